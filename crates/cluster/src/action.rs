@@ -29,6 +29,7 @@ pub(crate) enum Purpose {
     AdopterScan(StreamId),
     AdopterTrim(StreamId),
     AdopterClaim(StreamId),
+    AdopterParts,
     MemberPut,
     MemberList,
     MemberDelete,

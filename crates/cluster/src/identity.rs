@@ -38,6 +38,9 @@ impl fmt::Display for NodeId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
+/// The beginning of the keys of claims in the coordination store.
+pub(crate) const CLAIM_PREFIX: &str = "claim/";
+
 /// The log that holds the copies of one owner's mail at one holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
@@ -78,13 +81,13 @@ impl StreamId {
     /// The key of the stream's claim in the coordination store, as `claim/3/7/0`.
     #[must_use]
     pub fn claim_key(self) -> String {
-        format!("claim/{}/{}/{}", self.owner.0, self.holder.0, self.generation)
+        format!("{CLAIM_PREFIX}{}/{}/{}", self.owner.0, self.holder.0, self.generation)
     }
 
     /// Reads a key that [`StreamId::claim_key`] wrote; `None` for any other text.
     #[must_use]
     pub fn parse_claim_key(key: &str) -> Option<Self> {
-        let mut parts = key.strip_prefix("claim/")?.split('/');
+        let mut parts = key.strip_prefix(CLAIM_PREFIX)?.split('/');
         let (owner, holder, generation) = (parts.next()?, parts.next()?, parts.next()?);
         let number = |text: &str| text.parse().ok().map(NodeId);
         let stream = Self { owner: number(owner)?, holder: number(holder)?, generation: generation.parse().ok()? };

@@ -8,7 +8,7 @@
 //! point.
 
 use crate::action::{Action, LocalMessage, NewMessage, OnNoReplica, Purpose, Token};
-use crate::adopter::Adopter;
+use crate::adopter::{Adopter, OpenParts};
 use crate::coordination::CoordinationReply;
 use crate::identity::{NodeId, StreamId};
 use crate::membership::{Membership, MembershipError, NODE_PREFIX, NodeEntry};
@@ -30,6 +30,7 @@ pub struct Node {
     owner: Owner,
     membership: Membership,
     adopters: BTreeMap<StreamId, Adopter>,
+    open_parts: OpenParts,
     /// Streams that the engine lists.
     streams: BTreeSet<StreamId>,
 }
@@ -57,6 +58,7 @@ impl Node {
             owner: Owner::new(now, settings.clone(), &newest, local),
             membership: Membership::new(now, settings.clone(), name),
             adopters: BTreeMap::new(),
+            open_parts: OpenParts::new(now, &settings),
             streams: BTreeSet::new(),
             settings,
         };
@@ -77,6 +79,9 @@ impl Node {
             return None;
         }
         if let Some(action) = self.membership.poll(now, wall_us) {
+            return Some(action);
+        }
+        if let Some(action) = self.open_parts.poll(now, &self.settings) {
             return Some(action);
         }
         self.choose_adopters(now);
@@ -128,6 +133,10 @@ impl Node {
             stream.holder == me && stream.owner != me || foreign.contains(stream) || is_deputy
         };
         self.adopters.retain(|stream, adopter| adopter.is_active() || is_wanted(stream));
+        for stream in self.open_parts.take_found() {
+            let adopter = self.adopters.entry(stream);
+            adopter.or_insert_with(|| Adopter::new(now, &self.settings, stream)).resume_part();
+        }
         for stream in self.streams.iter().filter(|stream| is_wanted(stream)) {
             if !self.adopters.contains_key(stream) {
                 self.adopters.insert(*stream, Adopter::new(now, &self.settings, *stream));
@@ -142,7 +151,10 @@ impl Node {
             return None;
         }
         let adopters = self.adopters.values().map(Adopter::wake_at).min();
-        [adopters, self.owner.wake_at(), self.membership.wake_at()].into_iter().flatten().min()
+        [adopters, self.open_parts.wake_at(), self.owner.wake_at(), self.membership.wake_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Takes an answer of the engine's log. A driver that gets none need not call it.
@@ -165,6 +177,7 @@ impl Node {
                     adopter.claim_answered(now, &self.membership, token, reply);
                 }
             }
+            Purpose::AdopterParts => self.open_parts.answered(&self.settings, reply),
             Purpose::OwnerClaim(_) => self.owner.claim_answered(now, token, reply),
             _ => {
                 self.membership.answered(now, wall_us, token, reply);

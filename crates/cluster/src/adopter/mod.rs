@@ -13,10 +13,12 @@
 //! | `watch` | the tail of the stream, and whether it calls for an adoption |
 //! | `content` | the live mail of a fenced stream |
 //! | `claims` | the claim of the stream and of streams with first copies; the next part |
+//! | `open_parts` | parts that an earlier start of this node did not end |
 //! | `take` | the messages of a part: read, stored, recorded |
 
 mod claims;
 mod content;
+mod open_parts;
 mod take;
 mod watch;
 
@@ -33,6 +35,7 @@ use crate::stream_writer::{StreamWriter, WriterSettings};
 use bytes::BytesMut;
 use content::{Part, StreamContent};
 use mail::QueueId;
+pub(crate) use open_parts::OpenParts;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -172,6 +175,11 @@ impl Adopter {
     pub(crate) fn is_active(&self) -> bool {
         let has_results = !self.released.is_empty() || !self.adopted.is_empty() || !self.outbox.is_empty();
         self.step != Step::Watching || self.has_open_part || has_results
+    }
+
+    /// Goes on with a part that an earlier start of this node may have left open.
+    pub(crate) fn resume_part(&mut self) {
+        self.has_open_part |= self.step == Step::Watching;
     }
 
     /// Sets the version of the blocks to come.

@@ -11,6 +11,12 @@ use crate::status::HostageReason;
 use crate::stream_writer::{StreamTail, WriterEvent};
 use std::time::Duration;
 
+/// True when the last block says that an adoption has ended.
+fn is_over(tail: &StreamTail) -> bool {
+    let ends = |record: &Record| matches!(record, Record::Adopted(adopted) if adopted.is_last);
+    tail.block.iter().flat_map(|block| &block.records).any(ends)
+}
+
 /// Silences after which the adoption of another node counts as stuck.
 const STUCK_SILENCES: u32 = 4;
 
@@ -58,8 +64,7 @@ impl Adopter {
         let (Some(block), StreamId { owner, holder, .. }) = (&tail.block, self.stream) else { return false };
         let writer = block.header.writer;
         let is_of_adopter = writer != owner || block.is_of_adoption();
-        let is_over = |record: &Record| matches!(record, Record::Adopted(adopted) if adopted.is_last);
-        if !members.is_fresh(now) || block.records.iter().any(is_over) {
+        if !members.is_fresh(now) || is_over(tail) {
             return false;
         }
         let is_alive = |node| members.entry(node).is_some();
@@ -116,9 +121,9 @@ impl Adopter {
                     .block
                     .as_ref()
                     .is_some_and(|block| block.header.writer == self.stream.owner && !block.is_of_adoption());
-                if is_owners {
-                    // The owner writes again, so the adoption is over: the record of the open part was stored, and only
-                    // its answer is missing.
+                if is_owners || is_over(&tail) || tail.block.is_none() {
+                    // The adoption is over, so the record of the open part was stored, and only its answer is missing;
+                    // or the stream is lost, and its owner too knows that recipients may get mail twice.
                     self.release_open_part();
                 }
                 if self.step == Step::Opening(tail.sequence) {

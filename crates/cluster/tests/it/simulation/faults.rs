@@ -148,6 +148,20 @@ pub(super) fn dying_adopters(chance: &mut Chance, nodes: usize) -> Vec<Fault> {
     faults
 }
 
+/// The processes of two nodes die for most of a minute, and those of others within their adoptions.
+pub(super) fn dying_deputies(chance: &mut Chance, nodes: usize) -> Vec<Fault> {
+    let node = chance.below(nodes as u64) as usize;
+    let other = |chance: &mut Chance| (node + 1 + chance.below(nodes as u64 - 1) as usize) % nodes;
+    let crash = |begin_s, seconds, node| Fault { begin_s, seconds, node, kind: FaultKind::Crash };
+    let begin_s = chance.between(15, 28);
+    let mut faults = vec![crash(begin_s, chance.between(32, 45), node)];
+    faults.push(crash(begin_s + chance.below(4), chance.between(30, 60), other(chance)));
+    for _ in 0..chance.between(1, 4) {
+        faults.push(crash(begin_s + chance.between(27, 36), chance.between(5, 25), other(chance)));
+    }
+    faults
+}
+
 /// All machines lose power within the busy time, and one comes back with a new disk.
 pub(super) fn power_cut_and_disk(chance: &mut Chance, nodes: usize, busy_s: u64) -> Fault {
     let node = chance.below(nodes as u64) as usize;
