@@ -118,7 +118,8 @@ pub enum Action {
         /// The answer.
         answer: AcceptAnswer,
     },
-    /// Reads a message from the local log, and calls `Node::read`.
+    /// Reads a message from the local log, and calls `Node::read`. Its client may still wait for an answer, after
+    /// `Node::stored`.
     Read {
         /// The message.
         id: QueueId,

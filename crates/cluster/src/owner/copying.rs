@@ -34,13 +34,33 @@ impl Owner {
         if is_alone {
             return;
         }
-        let is_placed = match new.content {
-            Content::Whole(_) => self.place(now, &accepted_of(&new, 0, Vec::new())) > 0,
-            Content::Streamed => self.end_upload(now, &new),
+        match new.content {
+            Content::Whole(_) if self.place(now, &accepted_of(&new, 0, Vec::new())) == 0 => {
+                self.accept_without_copy(now, id);
+            }
+            // The octets are in the local log alone.
+            Content::Streamed if !self.end_upload(now, &new) => self.copy_from_log(now, id),
+            Content::Whole(_) | Content::Streamed => {}
+        }
+    }
+
+    /// Lets a client wait while its message is copied from the local log, if a holder takes it now; else applies the
+    /// client's rule.
+    fn copy_from_log(&mut self, now: Duration, id: QueueId) {
+        let waits = |message: &Message| {
+            matches!(message.gate, Gate::Client { needs_copies: true, .. }) && message.copies.is_empty()
         };
-        if !is_placed {
+        if self.has_target(now) && self.messages.get(&id).is_some_and(waits) {
+            self.needs_copy.insert(id);
+        } else {
             self.accept_without_copy(now, id);
         }
+    }
+
+    /// True when a holder takes new mail.
+    fn has_target(&self, now: Duration) -> bool {
+        let slots = self.holders.iter().filter_map(|holder| self.slot_of(*holder));
+        slots.into_iter().any(|slot| slot.takes_mail(now, &self.settings))
     }
 
     /// Applies the client's rule to a message that no holder takes.
@@ -246,7 +266,9 @@ impl Owner {
             }
             return self.settle(id);
         }
-        if !is_whole || self.place(now, &accepted) == 0 {
+        if !is_whole {
+            self.copy_from_log(now, id);
+        } else if self.place(now, &accepted) == 0 {
             self.accept_without_copy(now, id);
         }
     }
@@ -268,10 +290,11 @@ impl Owner {
 
     /// Asks for messages that need a copy, as many as may be read at a time.
     pub(super) fn read_for_copies(&mut self, now: Duration) {
-        let has_target =
-            self.holders.iter().filter_map(|h| self.slot_of(*h)).any(|s| s.takes_mail(now, &self.settings));
-        if !has_target || self.settings.copies <= 1 {
+        if self.settings.copies <= 1 {
             return;
+        }
+        if !self.has_target(now) {
+            return self.end_waits(now);
         }
         let room = self.settings.reads_max.saturating_sub(self.reading.len());
         let wanted = self.needs_copy.iter().filter(|id| {
@@ -282,6 +305,18 @@ impl Owner {
         for id in wanted {
             self.reading.insert(id, ReadPurpose::Copy);
             self.actions.push_back(Action::Read { id });
+        }
+    }
+
+    /// Applies the clients' rule to messages that wait to be read from the local log.
+    fn end_waits(&mut self, now: Duration) {
+        let waits = |id: &&QueueId| {
+            let message = self.messages.get(*id);
+            message.is_some_and(|message| matches!(message.gate, Gate::Client { needs_copies: true, .. }))
+        };
+        let waiting: Vec<QueueId> = self.needs_copy.iter().filter(waits).copied().collect();
+        for id in waiting {
+            self.accept_without_copy(now, id);
         }
     }
 
@@ -336,7 +371,7 @@ impl Owner {
         match purpose {
             ReadPurpose::Copy if message.copies.is_empty() => {
                 if self.place(now, &accepted) == 0 {
-                    self.needs_copy.insert(id);
+                    self.accept_without_copy(now, id);
                 }
             }
             ReadPurpose::Copy => {}
