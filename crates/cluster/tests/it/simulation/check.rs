@@ -1,6 +1,6 @@
 //! The history of a run as clients and sink see it, and what it must fulfil.
 
-use cluster::Report;
+use cluster::{Report, StreamId};
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +30,10 @@ pub(super) struct History {
     pub(super) excused: BTreeSet<QueueId>,
     /// Messages whose owner returned after the list of adopted mail was lost with the holder's disk.
     pub(super) unknown: BTreeSet<QueueId>,
+    /// The streams that have stored a record of a message, each with the stream of the other copy that it names.
+    pub(super) copied: BTreeMap<QueueId, BTreeSet<(StreamId, Option<StreamId>)>>,
+    /// Deliveries whose result a crash of the node lost: past the dot, or not yet synced.
+    pub(super) lost_results: BTreeSet<(usize, QueueId, u32)>,
     /// Deliveries that may be repeated: past the dot at a crash, or not yet recorded.
     pub(super) may_repeat: usize,
     pub(super) violation: Option<String>,
@@ -55,10 +59,19 @@ impl History {
     }
 
     pub(super) fn acknowledged(&mut self, id: QueueId, is_replicated: bool) {
+        if is_replicated && !self.is_copied(id) {
+            self.violate(format!("{id} was acknowledged with copies, and no engine has stored one that counts"));
+        }
         match self.submitted.get_mut(&id) {
             Some(message) => (message.is_acknowledged, message.is_replicated) = (true, is_replicated),
             None => self.violate(format!("{id} was acknowledged and never submitted")),
         }
+    }
+
+    /// True if a record that names no other copy is stored, or all copies that a record names.
+    fn is_copied(&self, id: QueueId) -> bool {
+        let stored = |stream| self.copied.get(&id).is_some_and(|all| all.iter().any(|(one, _)| *one == stream));
+        self.copied.get(&id).is_some_and(|all| all.iter().any(|(_, twin)| twin.is_none_or(stored)))
     }
 
     pub(super) fn delivered(&mut self, node: usize, life: u32, id: QueueId, recipient: u32, is_flagged: bool) {
@@ -72,7 +85,8 @@ impl History {
         if let Some(earlier) = list.last().copied() {
             self.duplicates += usize::from(!self.unknown.contains(&id));
             // A restart of the same node repeats what its local log did not have yet.
-            let is_restart = earlier.node == node && earlier.life != life;
+            let is_lost = self.lost_results.contains(&(node, id, recipient));
+            let is_restart = earlier.node == node && earlier.life != life && is_lost;
             if !is_flagged && !is_restart && !self.unknown.contains(&id) {
                 let text = format!("{id}/{recipient} went out twice, by {earlier:?} and mx{node}, unnoticed");
                 self.violation.get_or_insert(text);

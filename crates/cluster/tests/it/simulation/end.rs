@@ -3,7 +3,7 @@
 use super::local_log::State;
 use super::world::{CLUSTER, READS, World};
 use bytes::Bytes;
-use cluster::{Block, Chain, Lane, StreamId};
+use cluster::{Block, Chain, Lane, Record, StreamId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -35,6 +35,18 @@ impl World {
                 Block::read_of_versions(CLUSTER, READS, stream, lane, octets).and_then(|block| chain.follow(&block));
             if let Err(error) = checked {
                 return self.history.violate(error.to_string());
+            }
+        }
+    }
+
+    /// Notes the messages of a block that an engine has stored.
+    pub(super) fn note_copies(&mut self, engine: usize, stream: StreamId, lane: Lane, sequence: u64) {
+        let octets = self.engines[engine].lanes.get(&(stream, lane)).and_then(|store| store.blocks.get(&sequence));
+        let block = octets.map(|octets| Block::read_of_versions(CLUSTER, READS, stream, lane, octets));
+        for record in block.into_iter().flatten().flat_map(|block| block.records) {
+            if let Record::Accept(accepted) = record {
+                let copy = (stream, accepted.twin.map(|twin| twin.stream));
+                self.history.copied.entry(accepted.id).or_default().insert(copy);
             }
         }
     }

@@ -97,9 +97,9 @@ impl LocalLog {
         }
     }
 
-    /// Leaves what was durable; returns the number of results that were lost.
-    pub(super) fn crash(&mut self) -> usize {
-        let mut lost = 0;
+    /// Leaves what was durable; returns the recipients whose results were lost.
+    pub(super) fn crash(&mut self) -> Vec<(QueueId, u32)> {
+        let mut lost = Vec::new();
         let entries = std::mem::take(&mut self.entries);
         for (id, mut entry) in entries {
             while !entry.is_durable {
@@ -112,8 +112,8 @@ impl LocalLog {
                 continue;
             }
             entry.before = None;
-            lost += entry.unsynced.len();
             for recipient in std::mem::take(&mut entry.unsynced) {
+                lost.push((id, recipient));
                 entry.finished.remove(&recipient);
             }
             let is_over = entry.finished.len() as u32 >= entry.recipients;

@@ -12,6 +12,8 @@ pub(crate) mod engine;
 mod event;
 mod faults;
 mod local_log;
+mod network;
+mod process;
 mod status;
 mod upgrade;
 mod world;

@@ -4,23 +4,19 @@
 //! microseconds.
 
 use super::check::History;
-use super::clients::body_of;
 use super::engine::{EngineServer, KeyValueStore};
 use super::event::{Due, Event};
 use super::faults::Fault;
-use super::local_log::{LocalLog, State};
+use super::local_log::LocalLog;
 use crate::chance::Chance;
-use cluster::{
-    Accepted, Action, BlockVersions, ClusterId, Content, CoordinationRequest, Incarnation, Lane, LogReply, LogRequest,
-    NewMessage, Node, NodeId, OnNoReplica, Report, Settings, StoredBody, StreamId, Token,
-};
+use cluster::{BlockVersions, ClusterId, Lane, Node, OnNoReplica, StreamId};
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 pub(super) const SECOND: u64 = 1_000_000;
 /// A version that only the simulation has.
-const NEWER: u16 = cluster::BLOCK_VERSION + 1;
+pub(super) const NEWER: u16 = cluster::BLOCK_VERSION + 1;
 pub(super) const READS: BlockVersions = BlockVersions { oldest: 1, newest: NEWER };
 pub(super) const MILLI: u64 = 1_000;
 pub(super) const CLUSTER: ClusterId = ClusterId([7; 16]);
@@ -59,21 +55,21 @@ pub(super) struct Plan {
 pub(super) struct Machine {
     pub(super) node: Option<Node>,
     pub(super) life: u32,
-    start: u32,
-    incarnation: u64,
+    pub(super) start: u32,
+    pub(super) incarnation: u64,
     pub(super) log: LocalLog,
     pub(super) paused_until: u64,
     /// Recipients in transactions, and whether the other side has the message.
     pub(super) in_flight: BTreeMap<(QueueId, u32), bool>,
     pub(super) retry_at: BTreeMap<(QueueId, u32), u64>,
-    wake: Option<u64>,
+    pub(super) wake: Option<u64>,
     /// Parts per million that its clock is fast, and the point it counts from.
     rate_ppm: i64,
     clock_base: u64,
     pub(super) wall_step: i64,
     pub(super) is_draining: bool,
-    exits_at_release: bool,
-    is_restarting: bool,
+    pub(super) exits_at_release: bool,
+    pub(super) is_restarting: bool,
 }
 
 pub(super) struct World {
@@ -84,7 +80,7 @@ pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) machines: Vec<Machine>,
     pub(super) engines: Vec<EngineServer>,
-    store: KeyValueStore,
+    pub(super) store: KeyValueStore,
     /// Directed links between machines that lose everything.
     pub(super) cut: BTreeSet<(usize, usize)>,
     /// Blocks that a fault has changed.
@@ -97,10 +93,10 @@ pub(super) struct World {
     pub(super) history: History,
     pub(super) submitted: u64,
     events: u64,
-    is_logged: bool,
+    pub(super) is_logged: bool,
     /// Requests and answers too.
     is_detailed: bool,
-    asked: BTreeMap<String, u64>,
+    pub(super) asked: BTreeMap<String, u64>,
 }
 
 impl World {
@@ -177,7 +173,7 @@ impl World {
         }
     }
 
-    fn detail(&self, node: usize, what: impl std::fmt::Debug) {
+    pub(super) fn detail(&self, node: usize, what: impl std::fmt::Debug) {
         if self.is_detailed {
             let text: String = format!("{what:?}").chars().take(400).collect();
             self.log(|| format!("mx{node} {text}"));
@@ -220,105 +216,8 @@ impl World {
         Duration::from_micros((self.now + machine.clock_base).saturating_add_signed(skew))
     }
 
-    fn wall_us(&self, node: usize) -> u64 {
+    pub(super) fn wall_us(&self, node: usize) -> u64 {
         (EPOCH_US + self.now).saturating_add_signed(self.machines[node].wall_step)
-    }
-
-    pub(super) fn settings(&self, node: usize) -> Settings {
-        let machine = &self.machines[node];
-        let id = NodeId(node as u16 + 1);
-        let mut settings = Settings::new(CLUSTER, id, Incarnation(machine.incarnation), machine.start);
-        settings.copies = self.plan.copies;
-        settings.done_unstored_max = 8;
-        settings.inline_body_max = 2_000;
-        settings.piece_octets = 900;
-        settings.compaction_octets_min = 6_000;
-        settings.scan_octets = 2_000;
-        settings.part_messages_max = 5;
-        settings.block_versions.newest = if machine.life > 0 && self.plan.has_upgrade { NEWER } else { 1 };
-        settings.sabotage = self.plan.sabotage;
-        settings
-    }
-
-    /// Starts the mail process of a machine.
-    pub(super) fn start(&mut self, node: usize) {
-        if self.machines[node].node.is_some() {
-            return;
-        }
-        self.machines[node].start += 1;
-        let settings = self.settings(node);
-        let now = self.local(node);
-        let streams: Vec<StreamId> = self.streams.iter().copied().collect();
-        let machine = &mut self.machines[node];
-        machine.life += 1;
-        machine.wake = None;
-        (machine.is_draining, machine.exits_at_release, machine.is_restarting) = (false, false, false);
-        let local = machine.log.live();
-        let life = machine.life;
-        machine.node = Some(Node::new(now, settings, format!("mx{node}"), &streams, local));
-        let at = self.now;
-        self.push(at + 50 * MILLI, Event::Tick { node, life });
-        self.log(|| format!("mx{node} starts, life {life}"));
-        self.poll(node);
-    }
-
-    /// Ends the mail process of a machine as `kill -9` does; the disk keeps what was synced.
-    pub(super) fn crash(&mut self, node: usize) {
-        let machine = &mut self.machines[node];
-        if machine.node.take().is_none() {
-            return;
-        }
-        machine.life += 1;
-        machine.paused_until = 0;
-        let past_dot = machine.in_flight.values().filter(|is_taken| **is_taken).count();
-        machine.in_flight.clear();
-        let lost = machine.log.crash();
-        self.history.may_repeat += past_dot + lost;
-        self.log(|| format!("mx{node} crashes; {past_dot} past the dot, {lost} results lost"));
-    }
-
-    /// Puts a new disk into a machine whose process does not run.
-    pub(super) fn replace_disk(&mut self, node: usize) {
-        let machine = &mut self.machines[node];
-        for (id, entry) in &machine.log.entries {
-            if entry.state == State::Live {
-                self.history.on_lost_disk.insert(*id);
-            }
-        }
-        machine.log = LocalLog::default();
-        machine.incarnation = self.chance.next();
-        machine.start = 0;
-        self.log(|| format!("mx{node} gets a new disk"));
-    }
-
-    fn is_cut(&self, from: usize, to: usize) -> bool {
-        from != to && self.cut.contains(&(from, to))
-    }
-
-    fn travel(&mut self, from: usize, to: usize) -> u64 {
-        let usual = if from == to { self.chance.between(50, 300) } else { self.chance.between(200, 3 * MILLI) };
-        let is_late = self.is_noisy && self.chance.percent(self.plan.noise / 2);
-        if is_late { usual + self.chance.between(SECOND, 9 * SECOND) } else { usual }
-    }
-
-    fn is_lost(&mut self, from: usize, to: usize) -> bool {
-        self.is_cut(from, to) || self.is_noisy && from != to && self.chance.percent(self.plan.noise)
-    }
-
-    /// An engine by which a machine reaches the key-value store now.
-    fn store_engine(&self, node: usize) -> Option<usize> {
-        if self.without_store.contains(&node) {
-            return None;
-        }
-        let count = self.plan.nodes;
-        // Two machines have a third server elsewhere as a voter.
-        let voters = count.max(3);
-        let sees = |a: usize, b: usize| !self.is_cut(a, b) && !self.is_cut(b, a);
-        (0..count).map(|step| (node + step) % count).find(|engine| {
-            let up = (0..count).filter(|other| self.engines[*other].is_up && sees(*engine, *other)).count();
-            let outside = voters - count;
-            self.engines[*engine].is_up && !self.is_cut(node, *engine) && (up + outside) * 2 > voters
-        })
     }
 
     fn take(&mut self, event: Event) {
@@ -397,222 +296,5 @@ impl World {
         let fault = self.plan.faults[number].clone();
         self.log(|| format!("heals {:?}", fault.kind));
         self.heal_fault(&fault);
-    }
-
-    /// Calls the node of a machine, and carries out what it wants.
-    pub(super) fn with(&mut self, node: usize, call: impl FnOnce(&mut Node, Duration, u64)) {
-        let (now, wall) = (self.local(node), self.wall_us(node));
-        if let Some(machine) = &mut self.machines[node].node {
-            call(machine, now, wall);
-            self.poll(node);
-        }
-    }
-
-    fn poll(&mut self, node: usize) {
-        let (now, wall) = (self.local(node), self.wall_us(node));
-        let mut actions = 0;
-        while let Some(action) = self.machines[node].node.as_mut().and_then(|machine| machine.poll(now, wall)) {
-            self.act(node, action);
-            actions += 1;
-            if actions > 100_000 {
-                self.history.violate(format!("mx{node} does not stop to ask"));
-                return;
-            }
-        }
-        let machine = &mut self.machines[node];
-        let Some(wake) = machine.node.as_ref().and_then(Node::wake_at) else { return };
-        let wait = wake.saturating_sub(now).as_micros() as u64;
-        let at = self.now + (wait + wait / 100).max(MILLI);
-        if machine.wake.is_none_or(|wake| at < wake) {
-            machine.wake = Some(at);
-            let life = machine.life;
-            self.push(at, Event::Wake { node, life, at });
-        }
-    }
-
-    fn act(&mut self, node: usize, action: Action) {
-        if self.is_logged {
-            let text = format!("{action:?}");
-            *self.asked.entry(format!("mx{node} {}", text.chars().take(90).collect::<String>())).or_default() += 1;
-        }
-        self.detail(node, &action);
-        let life = self.machines[node].life;
-        match action {
-            Action::Log { token, request } => {
-                let engine = usize::from(request.stream.holder.0) - 1;
-                self.streams.insert(request.stream);
-                if !self.is_lost(node, engine) {
-                    let at = self.now + self.travel(node, engine);
-                    self.push(at, Event::AtEngine { from: node, life, engine, token, request });
-                }
-            }
-            Action::Coordinate { token, request } => {
-                let Some(engine) = self.store_engine(node) else { return };
-                if !self.is_lost(node, engine) {
-                    let at = self.now + self.travel(node, engine);
-                    self.push(at, Event::AtStore { from: node, life, engine, token, request });
-                }
-            }
-            Action::Answer { id, answer } => self.answer(node, id, answer),
-            Action::Read { id } => {
-                let at = self.now + self.chance.between(100, 5 * MILLI);
-                self.push(at, Event::Read { node, life, id });
-            }
-            Action::Store(accepted) => self.store_adopted(node, life, *accepted),
-            Action::Complete(list) => {
-                for one in list {
-                    self.machines[node].log.finish(one.id, one.recipient);
-                }
-            }
-            Action::Forget { stream, messages } => {
-                for (id, hops) in messages {
-                    self.machines[node].log.forget(id, hops);
-                }
-                let at = self.now + self.chance.between(100, 30 * MILLI);
-                self.push(at, Event::Forgotten { node, life, stream });
-            }
-            Action::Report(report) => {
-                self.log(|| format!("mx{node} {report:?}"));
-                self.history.report(&report);
-                if let Report::PossibleDuplicate { id } | Report::AdoptionUnknown { id } = report {
-                    self.machines[node].log.flag(id);
-                }
-                if let Report::AdoptionUnknown { id } = report {
-                    self.history.unknown.insert(id);
-                }
-                if let Report::AdoptionBegan { .. } = report {
-                    // The owner's results that the stream does not have, and its transactions.
-                    self.history.may_repeat += self.settings(node).done_unstored_max + 3 * IN_FLIGHT_MAX;
-                }
-            }
-        }
-    }
-
-    fn store_adopted(&mut self, node: usize, life: u32, accepted: Accepted) {
-        let (id, hops) = (accepted.id, accepted.hops);
-        let StoredBody::Whole(body) = accepted.body else { return self.history.violate("a body in pieces".into()) };
-        if body != body_of(id) {
-            self.history.violate(format!("{id} was adopted with other octets"));
-        }
-        if !self.machines[node].log.wants(id, hops) {
-            let (now, _) = (self.local(node), ());
-            if let Some(machine) = &mut self.machines[node].node {
-                machine.store_refused(now, id);
-            }
-            return;
-        }
-        let new = NewMessage {
-            id,
-            queued_at_us: accepted.queued_at_us,
-            expires_at_us: accepted.expires_at_us,
-            recipients: accepted.recipients,
-            envelope: accepted.envelope,
-            content: Content::Whole(body),
-        };
-        self.machines[node].log.add(&new, hops, accepted.finished.into_iter().collect(), accepted.may_be_duplicate);
-        let at = self.now + self.chance.between(500, 20 * MILLI);
-        self.push(at, Event::Synced { node, life, id });
-    }
-
-    fn at_engine(&mut self, from: usize, life: u32, engine: usize, token: Token, request: LogRequest) {
-        if !self.engines[engine].is_up || self.is_cut(from, engine) {
-            return;
-        }
-        if self.engines[engine].is_slow {
-            // Slow from the inside: the request waits, and may find another state than when it arrived.
-            if self.chance.percent(60) {
-                let at = self.now + self.chance.between(100 * MILLI, 2 * SECOND);
-                self.push(at, Event::AtEngine { from, life, engine, token, request });
-                return;
-            }
-        }
-        let (stream, lane) = (request.stream, request.lane);
-        let reply = self.engines[engine].perform(stream, lane, request.operation);
-        if let LogReply::Appended { sequence } = reply {
-            self.check_chain(engine, stream, lane, sequence);
-        }
-        if self.is_lost(engine, from) {
-            return;
-        }
-        let at = self.now + self.chance.between(300, 4 * MILLI) + self.travel(engine, from);
-        self.push(at, Event::LogAnswer { node: from, life, engine, token, reply });
-    }
-
-    fn at_store(&mut self, from: usize, life: u32, engine: usize, token: Token, request: CoordinationRequest) {
-        let is_reached = self.store_engine(from).is_some() && self.engines[engine].is_up && !self.is_cut(from, engine);
-        if !is_reached {
-            return;
-        }
-        let now = self.now;
-        let key = match &request {
-            CoordinationRequest::Put { key, .. } | CoordinationRequest::Delete { key, .. } => Some(key.clone()),
-            _ => None,
-        };
-        let reply = self.store.perform(now, request);
-        if let Some(key) = key.filter(|_| self.plan.has_watch) {
-            self.tell_watches(&key);
-        }
-        if self.is_lost(engine, from) {
-            return;
-        }
-        let at = self.now + self.chance.between(MILLI, 8 * MILLI) + self.travel(engine, from);
-        self.push(at, Event::StoreAnswer { node: from, life, engine, token, reply });
-    }
-
-    /// Some nodes learn of a key, also of one that did not change.
-    fn tell_watches(&mut self, key: &str) {
-        for node in 0..self.plan.nodes {
-            if self.chance.percent(60) {
-                let (at, life) = (self.now + self.chance.between(MILLI, SECOND), self.machines[node].life);
-                self.push(at, Event::Changed { node, life, key: key.to_owned() });
-            }
-        }
-    }
-
-    fn tick(&mut self, node: usize, life: u32) {
-        self.machines[node].log.results_synced();
-        if self.chance.percent(4)
-            && self.store_engine(node).is_some()
-            && let Some(machine) = &mut self.machines[node].node
-        {
-            let streams: Vec<StreamId> = self.streams.iter().copied().collect();
-            machine.known_streams(&streams);
-        }
-        self.start_deliveries(node, life);
-        self.drain_on(node);
-        let is_busy = self.machines[node].log.live_count() > 0 || self.machines[node].is_draining;
-        let wait = if is_busy { self.chance.between(20 * MILLI, 100 * MILLI) } else { 500 * MILLI };
-        self.push(self.now + wait, Event::Tick { node, life });
-    }
-
-    /// Begins a planned exit.
-    pub(super) fn drain(&mut self, node: usize) {
-        self.machines[node].is_draining = true;
-        self.with(node, |machine, now, _| machine.drain(now));
-    }
-
-    fn drain_on(&mut self, node: usize) {
-        let machine = &mut self.machines[node];
-        if !machine.is_draining || !machine.in_flight.is_empty() {
-            return;
-        }
-        let Some(process) = &mut machine.node else { return };
-        process.release();
-        if process.is_released() && !machine.exits_at_release {
-            machine.exits_at_release = true;
-            self.with(node, |machine, now, _| machine.leave(now));
-        } else if self.machines[node].exits_at_release && !self.machines[node].is_restarting {
-            // One tick later: the entry is gone, or will expire.
-            self.machines[node].is_restarting = true;
-        } else if self.machines[node].is_restarting {
-            self.log(|| format!("mx{node} exits as planned"));
-            self.machines[node].log.results_synced();
-            let machine = &mut self.machines[node];
-            machine.node = None;
-            machine.life += 1;
-            machine.log.crash();
-        } else {
-            self.poll(node);
-        }
     }
 }
