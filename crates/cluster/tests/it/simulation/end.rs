@@ -3,8 +3,9 @@
 use super::local_log::State;
 use super::world::{CLUSTER, READS, World};
 use bytes::Bytes;
-use cluster::{Block, Chain, Lane, Record, StreamId};
-use std::collections::BTreeSet;
+use cluster::{Block, Chain, Claim, CoordinationReply, CoordinationRequest, Lane, NodeId, Record, StreamId};
+use mail::QueueId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 impl World {
@@ -97,12 +98,42 @@ impl World {
 
     /// Messages of a machine whose loss with its disk is not the cluster's fault: no copy of them is known.
     pub(super) fn excuse_unreplicated(&mut self, node: usize) {
+        let adoptable = self.adoptable(node);
         let machine = &self.machines[node];
         let Some(process) = &machine.node else { return };
         for (id, entry) in &machine.log.entries {
-            if entry.state == State::Live && process.copies(*id) == 0 {
+            if entry.state == State::Live && process.copies(*id) == 0 && !adoptable.contains(id) {
                 self.history.excused.insert(*id);
             }
         }
+    }
+
+    /// Messages with a single copy that adopters take, whether its owner knows of it or not.
+    fn adoptable(&mut self, node: usize) -> BTreeSet<QueueId> {
+        let owner = NodeId(node as u16 + 1);
+        let mut adoptable = BTreeSet::new();
+        for ((stream, lane), store) in self.engines.iter().flat_map(|engine| &engine.lanes) {
+            if stream.owner != owner || *lane != Lane::Messages {
+                continue;
+            }
+            let claim = match self.store.perform(self.now, CoordinationRequest::Get { key: stream.claim_key() }) {
+                CoordinationReply::Found(Some(kv)) => Claim::read(&kv.value).unwrap_or_default(),
+                _ => Claim::default(),
+            };
+            let mut live = BTreeMap::new();
+            for (sequence, octets) in &store.blocks {
+                let Ok(block) = Block::read_of_versions(CLUSTER, READS, *stream, *lane, octets) else { continue };
+                let is_moved = claim.is_moved(block.header.incarnation, block.header.epoch);
+                for record in block.records {
+                    match record {
+                        Record::Accept(one) => drop(live.insert(one.id, (*sequence, !is_moved && one.twin.is_none()))),
+                        Record::Adopted(adopted) => live.retain(|_, (sequence, _)| *sequence > adopted.upto),
+                        _ => {}
+                    }
+                }
+            }
+            adoptable.extend(live.into_iter().filter(|(_, (_, is_taken))| *is_taken).map(|(id, _)| id));
+        }
+        adoptable
     }
 }
