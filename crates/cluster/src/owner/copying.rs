@@ -52,6 +52,7 @@ impl Owner {
         };
         if self.has_target(now) && self.messages.get(&id).is_some_and(waits) {
             self.needs_copy.insert(id);
+            self.awaited_reads.insert(id);
         } else {
             self.accept_without_copy(now, id);
         }
@@ -65,6 +66,7 @@ impl Owner {
 
     /// Applies the client's rule to a message that no holder takes.
     pub(super) fn accept_without_copy(&mut self, now: Duration, id: QueueId) {
+        self.awaited_reads.remove(&id);
         let Some(message) = self.messages.get_mut(&id) else { return };
         match &mut message.gate {
             Gate::Client { policy: OnNoReplica::TempFail, .. } => {
@@ -113,6 +115,7 @@ impl Owner {
         }
         message.octets = Record::Accept(accepted.clone()).octets();
         self.needs_copy.remove(&id);
+        self.awaited_reads.remove(&id);
         match &accepted.body {
             StoredBody::Whole(body) if body.len() > self.settings.inline_body_max => {
                 let mut upload = slot.new_upload(&self.settings);
@@ -297,25 +300,21 @@ impl Owner {
             return self.end_waits(now);
         }
         let room = self.settings.reads_max.saturating_sub(self.reading.len());
-        let wanted = self.needs_copy.iter().filter(|id| {
+        let wanted = self.awaited_reads.iter().chain(&self.needs_copy).filter(|id| {
             let is_local = self.messages.get(id).is_some_and(|message| message.is_local && !message.is_uncertain);
             is_local && !self.reading.contains_key(id)
         });
         let wanted: Vec<QueueId> = wanted.copied().take(room).collect();
         for id in wanted {
-            self.reading.insert(id, ReadPurpose::Copy);
-            self.actions.push_back(Action::Read { id });
+            if self.reading.insert(id, ReadPurpose::Copy).is_none() {
+                self.actions.push_back(Action::Read { id });
+            }
         }
     }
 
     /// Applies the clients' rule to messages that wait to be read from the local log.
     fn end_waits(&mut self, now: Duration) {
-        let waits = |id: &&QueueId| {
-            let message = self.messages.get(*id);
-            message.is_some_and(|message| matches!(message.gate, Gate::Client { needs_copies: true, .. }))
-        };
-        let waiting: Vec<QueueId> = self.needs_copy.iter().filter(waits).copied().collect();
-        for id in waiting {
+        for id in std::mem::take(&mut self.awaited_reads) {
             self.accept_without_copy(now, id);
         }
     }

@@ -107,6 +107,8 @@ pub(crate) struct Owner {
     slots: BTreeMap<StreamId, Slot>,
     messages: BTreeMap<QueueId, Message>,
     needs_copy: BTreeSet<QueueId>,
+    /// Those of them whose clients wait: read before all others, which may be many.
+    awaited_reads: BTreeSet<QueueId>,
     /// Messages that may have lost one of two copies: the record of the other is written again without its twin.
     widowed: BTreeSet<QueueId>,
     reading: BTreeMap<QueueId, ReadPurpose>,
@@ -132,6 +134,7 @@ impl Owner {
             slots: BTreeMap::new(),
             messages: BTreeMap::new(),
             needs_copy: BTreeSet::new(),
+            awaited_reads: BTreeSet::new(),
             widowed: BTreeSet::new(),
             reading: BTreeMap::new(),
             adopted: BTreeMap::new(),
@@ -236,6 +239,7 @@ impl Owner {
             }
         }
         self.needs_copy.remove(&id);
+        self.awaited_reads.remove(&id);
         self.widowed.remove(&id);
         self.reading.remove(&id);
         self.adopted.remove(&id);

@@ -4,6 +4,7 @@
 //! SIM_LOG=1 cargo test -p mailrace-cluster simulation::faults -- --nocapture` one of them with its log, and with all
 //! requests and answers if `SIM_LOG` is 2. A seed that failed goes into `KEPT`, or into a test named after its rule.
 
+mod bodies;
 mod check;
 mod clients;
 mod deliveries;

@@ -1,0 +1,40 @@
+//! Large bodies whose holder stops while they arrive.
+
+use super::calm;
+use super::clients::body_of;
+use super::world::{EPOCH_US, World};
+use cluster::{Content, NodeId, OnNoReplica};
+use mail::QueueId;
+
+/// A node in a cluster of three that has sent the first piece of a body to its holder, which stopped then.
+fn with_stopped_holder() -> (World, QueueId) {
+    let mut plan = calm();
+    (plan.nodes, plan.messages, plan.policy) = (3, 0, OnNoReplica::TempFail);
+    let mut world = World::new(1, plan);
+    world.play_until(8).unwrap();
+    let id = QueueId::new(EPOCH_US, mail::Node::new(1).unwrap()).unwrap();
+    world.history.submitted(id, 1, 0);
+    world.with(0, |machine, now, _| machine.stream_body(now, id, &body_of(id).slice(..700)));
+    let holders = cluster::holders_of(NodeId(1), (1..=3).map(NodeId));
+    world.engines[usize::from(holders[0].0) - 1].is_up = false;
+    (world, id)
+}
+
+/// The octets that the holder has are of no use, and no piece can follow: the message is read from the local log.
+#[test]
+fn another_holder_gets_the_body_from_the_local_log() {
+    let (mut world, id) = with_stopped_holder();
+    world.play_until(14).unwrap();
+    world.accept(0, id, 1, Content::Streamed);
+    world.play_until(15).unwrap();
+    assert_eq!(world.history.acknowledged_count(), 1);
+}
+
+/// The holder stops answering only after the end of the body.
+#[test]
+fn a_body_whose_holder_stops_at_its_end_goes_to_another_one() {
+    let (mut world, id) = with_stopped_holder();
+    world.accept(0, id, 1, Content::Streamed);
+    world.play_until(14).unwrap();
+    assert_eq!(world.history.acknowledged_count(), 1);
+}
