@@ -1,8 +1,10 @@
 //! The block: the unit of group commit, of the wire and of the shadow stream.
 //!
 //! A header of fixed size and records behind it. The checksum covers both, and each block has the checksum of the block
-//! before it, so that a reader notices a block that is missing or foreign. Blocks hold at most [`BLOCK_BYTES_MAX`]
-//! octets; records that are larger by themselves go into blocks of their own, up to [`BLOCK_BYTES_LIMIT`].
+//! before it, so that a reader notices a block that is missing or foreign. All versions keep the places of magic,
+//! version and checksum: a later version is believed only of a block that is sound. Blocks hold at most
+//! [`BLOCK_BYTES_MAX`] octets; records that are larger by themselves go into blocks of their own, up to
+//! [`BLOCK_BYTES_LIMIT`].
 //!
 //! [`Chain`] checks a sequence of blocks, as recovery and adoption read them.
 
@@ -56,7 +58,7 @@ pub const BLOCK_BYTES_LIMIT: usize = 1 << 20;
 pub const BLOCK_HEADER: usize = 88;
 
 const MAGIC: &[u8; 4] = b"MRCB";
-/// The offset of the checksum, the last field of the header.
+/// The offset of the checksum, in all versions.
 const CRC_AT: usize = BLOCK_HEADER - 4;
 
 /// The head of a block.
@@ -249,15 +251,18 @@ impl Block {
             return Err(corrupt("magic"));
         }
         let version = from.u16().ok_or_else(|| corrupt("header"))?;
-        // A later version may lay out all that follows in another way, so the version comes before the checksum.
+        let crc = octets.slice(CRC_AT.min(octets.len())..);
+        let crc = Cursor(crc).u32().ok_or_else(|| corrupt("header"))?;
+        // A flipped bit of the version must not read as a later one, which an adopter leaves to other nodes.
+        if crc != checksum(octets) {
+            return Err(corrupt("checksum"));
+        }
         if version > reads.newest {
             return Err(BlockError::NewerVersion { version, reads });
         }
-        let header = BlockHeader::read(version, &mut from).ok_or_else(|| corrupt("header"))?;
-        let crc = from.u32().ok_or_else(|| corrupt("header"))?;
-        if version < reads.oldest || crc != checksum(octets) {
-            return Err(corrupt("checksum"));
-        }
+        let header = BlockHeader::read(version, &mut from).filter(|_| version >= reads.oldest);
+        let header = header.ok_or_else(|| corrupt("header"))?;
+        from.u32().ok_or_else(|| corrupt("header"))?;
         if header.cluster != ours {
             return Err(BlockError::OtherCluster { found: header.cluster, ours });
         }

@@ -76,6 +76,13 @@ fn refuses(octets: &[u8], says: &str) {
     assert!(error.to_string().contains(says), "{error}");
 }
 
+/// A block with its checksum made anew, at the place that all versions keep.
+fn sealed(mut block: Vec<u8>) -> Vec<u8> {
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&block[..84]), &block[88..]);
+    block[84..88].copy_from_slice(&crc.to_le_bytes());
+    block
+}
+
 #[test]
 fn a_reader_says_why_it_refuses() {
     let records = [Record::Release];
@@ -87,8 +94,14 @@ fn a_reader_says_why_it_refuses() {
         changed
     };
     refuses(&changed(0, b'X'), "corrupt (magic)");
-    refuses(&changed(4, 2), "format version 2, this program reads 1; upgrade this node");
+    refuses(&changed(4, 2), "corrupt (checksum)");
     refuses(&changed(4, 0), "corrupt (checksum)");
+    refuses(&sealed(changed(4, 2)), "format version 2, this program reads 1; upgrade this node");
+    refuses(&sealed(changed(4, 0)), "corrupt (header)");
+    let mut later = octets.to_vec();
+    (later[4], later[60]) = (9, 200);
+    later.truncate(88);
+    refuses(&sealed(later), "format version 9");
     refuses(&changed(51, 77), "corrupt (checksum)");
     refuses(&octets[..octets.len() - 1], "corrupt (checksum)");
     refuses(&octets[..20], "corrupt (header)");
@@ -99,10 +112,7 @@ fn a_reader_says_why_it_refuses() {
     refuses(&other.write(&records).0, "MRS_1_2_4_s of node 1 at node 2 lies in MRS_1_2_3_s");
     let other = BlockHeader { lane: Lane::Bodies, ..header(1, 0, &records) };
     refuses(&other.write(&records).0, "lies in");
-    let mut other = changed(80, 2);
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&other[..84]), &other[88..]);
-    other[84..88].copy_from_slice(&crc.to_le_bytes());
-    refuses(&other, "corrupt (number of records)");
+    refuses(&sealed(changed(80, 2)), "corrupt (number of records)");
 }
 
 #[test]
