@@ -135,6 +135,12 @@ impl Epoch {
         Self(if next > least { next } else { least })
     }
 
+    /// The start of the owner's local log that it is of.
+    #[must_use]
+    pub(crate) const fn start(self) -> u64 {
+        self.0 >> START_SHIFT
+    }
+
     /// The last epoch that an earlier start of the owner can have reached.
     #[must_use]
     pub const fn before_start(start: u32) -> Self {
@@ -167,5 +173,6 @@ mod tests {
         let first = Epoch::default().next_at_start(4);
         assert!(first > Epoch::before_start(4) && first.next().next() < Epoch::before_start(5));
         assert_eq!(first.next_at_start(4), first.next());
+        assert!(first.start() == 4 && first.next().start() == 4);
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct LiveMessage {
     recipients: u32,
     pub(super) finished: BTreeSet<u32>,
     twin: Option<Twin>,
+    /// The owner has started again since, and not after a planned exit: a crash may have lost results.
+    pub(super) has_outlived_crash: bool,
 }
 
 /// The content of a stream under adoption.
@@ -39,6 +41,8 @@ pub(super) struct StreamContent {
     pub(super) is_released: bool,
     /// The life of the owner's log that wrote its last block.
     pub(super) owner: Option<Incarnation>,
+    /// The epoch of that block.
+    owner_epoch: Epoch,
 }
 
 /// The next part of an adoption.
@@ -68,8 +72,7 @@ impl StreamContent {
         let block = settings.read_block(stream, Lane::Messages, octets).inspect_err(|_| self.is_damaged = true)?;
         let is_owners = block.header.writer == stream.owner && !block.is_of_adoption();
         if is_owners {
-            self.is_released = false;
-            self.owner = Some(block.header.incarnation);
+            self.note_owner(block.header.incarnation, block.header.epoch);
             self.first_fence = 0;
         }
         for record in block.records {
@@ -83,6 +86,7 @@ impl StreamContent {
                         recipients: accepted.recipients,
                         finished: accepted.finished.into_iter().collect(),
                         twin: accepted.twin,
+                        has_outlived_crash: false,
                     };
                     self.live.insert(accepted.id, message);
                 }
@@ -97,6 +101,16 @@ impl StreamContent {
             }
         }
         Ok(())
+    }
+
+    /// Notes the start of the owner that wrote a block.
+    fn note_owner(&mut self, incarnation: Incarnation, epoch: Epoch) {
+        let is_same = self.owner == Some(incarnation) && self.owner_epoch.start() == epoch.start();
+        if !is_same && !self.is_released {
+            self.live.values_mut().for_each(|message| message.has_outlived_crash = true);
+        }
+        self.is_released = false;
+        (self.owner, self.owner_epoch) = (Some(incarnation), epoch);
     }
 
     fn complete(&mut self, completion: &Completion) {

@@ -29,6 +29,7 @@ impl Owner {
             is_local: false,
             gate: Gate::Client { policy, needs_copies: !is_alone },
             is_uncertain: false,
+            may_be_duplicate: false,
         };
         self.messages.insert(id, message);
         if is_alone {
@@ -365,8 +366,8 @@ impl Owner {
         let (Some(new), Some(message)) = (found, self.messages.get(&id)) else { return };
         let finished = message.finished.iter().copied().collect();
         let mut accepted = accepted_of(&new, message.hops, finished);
-        // Another owner may have delivered it before; adopters say so again.
-        accepted.may_be_duplicate = message.hops > 0;
+        // Adopters say so again.
+        accepted.may_be_duplicate = message.may_be_duplicate;
         match purpose {
             ReadPurpose::Copy if message.copies.is_empty() => {
                 if self.place(now, &accepted) == 0 {

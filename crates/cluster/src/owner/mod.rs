@@ -83,6 +83,8 @@ struct Message {
     gate: Gate,
     /// Its copies are not known since the start: any stream that was not read may have one.
     is_uncertain: bool,
+    /// Recipients may have it already: another owner had it, or a crash before this start may have lost results.
+    may_be_duplicate: bool,
 }
 
 impl Message {
@@ -162,6 +164,7 @@ impl Owner {
                 is_local: true,
                 gate: Gate::Open,
                 is_uncertain: !owner.slots.is_empty(),
+                may_be_duplicate: true,
             };
             if message.is_uncertain {
                 owner.has_uncertain = true;
@@ -312,8 +315,9 @@ impl Owner {
             return;
         }
         if let Some(earlier) = self.remove(id) {
-            let finished: BTreeSet<u32> = accepted.finished.iter().copied().chain(earlier.finished).collect();
+            let finished: BTreeSet<u32> = accepted.finished.iter().chain(&earlier.finished).copied().collect();
             accepted.finished = finished.into_iter().collect();
+            accepted.may_be_duplicate |= earlier.may_be_duplicate;
         }
         accepted.twin = None;
         let message = Message {
@@ -325,6 +329,7 @@ impl Owner {
             is_local: false,
             gate: Gate::Adoption { from, is_safe: false },
             is_uncertain: false,
+            may_be_duplicate: accepted.may_be_duplicate,
         };
         self.messages.insert(id, message);
         self.adopted.insert(id, accepted.clone());
