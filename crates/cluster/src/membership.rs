@@ -4,12 +4,17 @@
 //! compare-and-set and a time to live. A node that is missing from a fresh view may be adopted from; ownership itself
 //! does not hang on the entry but on the shadow streams.
 
+mod readers;
+#[cfg(test)]
+mod tests;
+
 use crate::action::{Action, Purpose, Token};
 use crate::block::BlockVersions;
 use crate::coordination::{CoordinationReply, CoordinationRequest, KeyValue};
 use crate::identity::{ClusterId, Incarnation, NodeId};
 use crate::settings::Settings;
 use bytes::Bytes;
+use readers::Readers;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -29,6 +34,9 @@ const HASTENED_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Intervals after which a view is too old to adopt by.
 const VIEW_INTERVALS_MAX: u32 = 3;
+
+/// Times to live of an entry for which the view must be fresh before a later block version is written.
+const STEADY_TTLS: u32 = 2;
 
 /// The entry of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -277,6 +285,7 @@ pub(crate) struct Membership {
     view: BTreeMap<NodeId, NodeEntry>,
     /// When the last answered look was asked for.
     viewed_at: Option<Duration>,
+    readers: Readers,
     refusal: Option<MembershipError>,
     is_leaving: bool,
     /// The last put was answered.
@@ -317,6 +326,7 @@ impl Membership {
             list_sent_at: now,
             view: BTreeMap::new(),
             viewed_at: None,
+            readers: Readers::new(now),
             refusal: None,
             is_leaving: false,
             is_confirmed: false,
@@ -362,10 +372,9 @@ impl Membership {
         self.view.get(&node)
     }
 
-    /// The newest block version that all members of the last view read.
-    pub(crate) fn version(&self) -> u16 {
-        let newest = self.view.values().map(|entry| entry.reads.newest).min().unwrap_or(self.entry.reads.oldest);
-        newest.clamp(self.entry.reads.oldest, self.entry.reads.newest)
+    /// The block version to write.
+    pub(crate) const fn version(&self) -> u16 {
+        self.entry.writes
     }
 
     /// All entries of the last view.
@@ -402,7 +411,6 @@ impl Membership {
         self.attempt += 1;
         self.put_attempt = self.attempt;
         self.entry.clock_us = wall_us;
-        self.entry.writes = self.version();
         let key = NodeEntry::key(self.entry.node);
         let expected = self.revision.unwrap_or(0);
         if self.is_leaving {
@@ -446,8 +454,12 @@ impl Membership {
                 if token.attempt == self.list_attempt
                     && now < self.list_sent_at + self.settings.membership_interval * VIEW_INTERVALS_MAX =>
             {
+                let was_fresh = self.is_fresh(now);
                 self.viewed_at = Some(self.list_sent_at);
                 self.look(wall_us, &list);
+                self.readers.look(now, was_fresh, self.view.values());
+                let steady_for = self.settings.membership_ttl * STEADY_TTLS;
+                self.entry.writes = self.readers.version(now, &self.entry, steady_for);
             }
             _ => {}
         }
@@ -496,6 +508,3 @@ impl Membership {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -92,8 +92,7 @@ impl Adopter {
         let id = accepted.id;
         let Some(live) = self.content.get(id) else { return };
         accepted.finished = live.finished.iter().copied().collect();
-        accepted.may_be_duplicate |=
-            live.has_outlived_crash || !self.content.is_released || self.content.is_damaged;
+        accepted.may_be_duplicate |= live.has_outlived_crash || !self.content.is_released || self.content.is_damaged;
         accepted.hops = accepted.hops.saturating_add(1);
         if accepted.may_be_duplicate {
             self.outbox.push_back(Action::Report(Report::PossibleDuplicate { id }));

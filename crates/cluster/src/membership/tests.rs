@@ -137,3 +137,40 @@ fn a_node_leaves_although_a_late_list_has_its_entry() {
     assert!(!member.is_member());
     assert_eq!(member.poll(now + Duration::from_millis(1), 1_000_000_000), None, "nothing is left to do");
 }
+
+/// An entry as a list has it.
+fn listed(entry: &NodeEntry) -> KeyValue {
+    KeyValue { key: NodeEntry::key(entry.node), value: Bytes::from(entry.to_string()), revision: 50 }
+}
+
+/// Without a majority all entries expire, so a list behind it may lack nodes that live.
+#[test]
+fn a_later_version_waits_for_nodes_that_an_empty_list_lacks() {
+    let mut settings = Settings::new(ClusterId([7; 16]), NodeId(1), Incarnation(0xabc), 4);
+    settings.block_versions.newest = 2;
+    let mut member = Membership::new(Duration::ZERO, settings, "mx1".to_owned());
+    let mut now = Duration::ZERO;
+    let mut look = |seconds: u64, entries: &[NodeEntry]| {
+        now += Duration::from_secs(seconds);
+        let is_list = |request: &CoordinationRequest| matches!(request, CoordinationRequest::List { .. });
+        let (token, _) = next(&mut member, now, is_list);
+        let reply = CoordinationReply::Listed(entries.iter().map(listed).collect());
+        member.answered(now, 1_000_000_000, token, reply);
+        member.version()
+    };
+    assert_eq!(look(0, &[]), 1, "a start has not seen the others yet");
+    let old = NodeEntry { reads: BlockVersions { oldest: 1, newest: 1 }, ..entry(2, "mx2") };
+    for _ in 0..30 {
+        assert_eq!(look(2, std::slice::from_ref(&old)), 1);
+    }
+    for _ in 0..30 {
+        assert_eq!(look(2, &[]), 1, "it may be cut off");
+    }
+    assert_eq!(look(2, &[entry(2, "mx2")]), 2, "it was upgraded");
+    assert_eq!(look(60, &[old]), 1);
+    assert_eq!(look(2, &[entry(2, "mx2")]), 1, "the view was too old a moment ago");
+    for _ in 0..15 {
+        look(2, &[]);
+    }
+    assert_eq!(look(2, &[]), 2);
+}
