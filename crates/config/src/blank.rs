@@ -1,11 +1,11 @@
 //! A configuration to write the values of the table over. None of these values is ever used.
 
 use super::{
-    Accept, AccessRules, Acknowledge, AddressFamily, ArcSealing, Auth, AuthResults, BadLine, Config, Control, CopyDsn,
+    Accept, AccessRules, Acknowledge, AddressFamily, ArcSealing, Auth, AuthResults, BadLine, Cluster, Config, Control, CopyDsn,
     DelayChecks, Delivery, DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter,
     FilterFailure, FilterKind, FilterReject, FilterStage, Generics, History, Http, HttpClient, HttpRole, HttpToken,
     Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq,
-    MapSource, Maps, Message, Precedence, Quarantine, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule,
+    MapSource, Maps, Message, OnNoReplica, Precedence, Quarantine, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule,
     RouteTls, RuleAcknowledge, RuleAt, Screen, SenderCheck, SenderFailure, SenderTempError, Server, Smtp, Spool,
     Sqlite, Submit, Tls, Unknown, Webhook, WebhookFormat,
 };
@@ -104,6 +104,7 @@ pub(super) fn config(n: u8) -> Config {
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         http: http(n),
         history: history(n),
+        cluster: cluster(n),
         webhooks: Vec::new(),
         submit: submit(n),
         screen: screen(n),
@@ -260,6 +261,24 @@ fn arc(n: u8) -> ArcSealing {
 fn history(n: u8) -> History {
     let path = (n == 1).then(|| PathBuf::from("x"));
     History { path, days: n.into(), messages_max: n.into(), size_max: n.into() }
+}
+
+fn cluster(n: u8) -> Cluster {
+    let (text, file) = ("x".repeat(n.into()), (n == 1).then(|| PathBuf::from("x")));
+    Cluster {
+        id: text.clone(),
+        node: n.into(),
+        engines: vec![text.clone(); n.into()],
+        monitor: text.clone(),
+        user: text,
+        password_file: file.clone(),
+        nkey_file: file.clone(),
+        credentials_file: file.clone(),
+        tls: n == 1,
+        ca_file: file,
+        copies: n,
+        lane_size_max: n.into(),
+    }
 }
 
 /// A webhook.
@@ -484,6 +503,7 @@ pub(super) fn listen() -> Listen {
         connections_max: 0,
         auth_required: false,
         acknowledge: Acknowledge::Durable,
+        on_no_replica: OnNoReplica::TempFail,
         bare_newline: BareNewline::Reject,
         filters: Vec::new(),
         auth_results: false,

@@ -4,7 +4,7 @@ use super::field::Field;
 use super::value::Value;
 use super::{
     Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, FilterFailure, FilterKind, FilterReject,
-    FilterStage, HttpRole, LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, Precedence,
+    FilterStage, HttpRole, LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, OnNoReplica, Precedence,
     RouteProtocol, RouteTls, RuleAcknowledge, RuleAt, SenderCheck, SenderFailure, SenderTempError, Unknown,
     WebhookEvent, WebhookFormat,
 };
@@ -56,6 +56,10 @@ choices! {
         Durable = "durable": "when the message is on stable storage",
         Race = "race": "then, or when every next hop has taken it, whichever is first",
         Interactive = "interactive": "when every next hop has taken it; else stored",
+    }
+    OnNoReplica {
+        TempFail = "tempfail": "451, the client tries again",
+        AcceptLocal = "accept-local": "250 when it is on the own disk; it waits there while this node is away",
     }
     RuleAcknowledge {
         Listener = "listener": "as listen.acknowledge of the listener says",

@@ -118,6 +118,7 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     }
     check.http_tokens(config);
     check.webhooks(config);
+    check.cluster(config);
     if let Some(path) = &config.delivery.classes {
         check.readable("delivery.classes", path, false);
         for fault in files.reason_faults(path) {
@@ -270,6 +271,28 @@ impl Check<'_> {
             let is_signed = !webhook.secret_file.as_os_str().is_empty();
             if is_signed && self.readable_at(at, &webhook.secret_file, true) {
                 self.refuse(at.0, index, files.unsafe_secret(config, &webhook.secret_file));
+            }
+        }
+    }
+
+    /// Checks the files of the login at engines, which the server reads again at each connection.
+    fn cluster(&mut self, config: &Config) {
+        let cluster = &config.cluster;
+        if !cluster.is_used() {
+            return;
+        }
+        for (key, path, is_secret) in [
+            ("cluster.password_file", &cluster.password_file, true),
+            ("cluster.nkey_file", &cluster.nkey_file, true),
+            ("cluster.credentials_file", &cluster.credentials_file, true),
+            ("cluster.ca_file", &cluster.ca_file, false),
+        ] {
+            let Some(path) = path.as_ref().filter(|path| self.readable_at((key, 0), path, is_secret)) else { continue };
+            self.refuse(key, 0, if is_secret { self.files.unsafe_secret(config, path) } else { None });
+            if let Some(user) = self.files.user_without_rights(config, path) {
+                let shown = path.display();
+                let text = format!("{key}: the user \"{user}\" cannot read {shown}, and connects to the engines");
+                self.add(Severity::Error, key, text, &format!("chgrp {user} {shown}; chmod 0640 {shown}"));
             }
         }
     }

@@ -55,6 +55,7 @@ pub(crate) fn range_words(parameter: &Parameter) -> Option<String> {
         | Kind::Domain
         | Kind::RelayDomain
         | Kind::Host
+        | Kind::Endpoint { .. }
         | Kind::MxHost
         | Kind::NextHop
         | Kind::Ip

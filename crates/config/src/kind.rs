@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     RelayDomain,
     /// A host and a port; 25 where there is none.
     Host,
+    /// A host and a port to connect to; this port where there is none. Written as sockets are: `192.0.2.1:4222`.
+    Endpoint { port: u16 },
     /// A host of an MX record: a name, or an address in brackets.
     MxHost,
     /// The next hops that a rule applies to.
@@ -103,7 +105,7 @@ impl Kind {
             Self::Choice(_) => "word".to_owned(),
             Self::Domain => "domain".to_owned(),
             Self::RelayDomain => "domain or .domain".to_owned(),
-            Self::Host => "host and port".to_owned(),
+            Self::Host | Self::Endpoint { .. } => "host and port".to_owned(),
             Self::MxHost => "host name or [address]".to_owned(),
             Self::NextHop => "domain, .domain, [address], mx:PATTERN, hop:HOST:PORT or group:NAME".to_owned(),
             Self::Mailbox { .. } => "mail address".to_owned(),
@@ -153,6 +155,12 @@ impl Kind {
                 "a host and a port: \"mx.example.com:25\", \"[192.0.2.1]:25\" or \"[2001:db8::1]:25\"; the port is 25 \
                  unless given"
                     .to_owned()
+            }
+            Self::Endpoint { port } => {
+                format!(
+                    "a host and a port: \"mx3.example.com:{port}\", \"192.0.2.3:{port}\" or \"[2001:db8::3]:{port}\"; \
+                     the port is {port} unless given"
+                )
             }
             Self::MxHost => "a host such as \"mx.example.com\", or an address in brackets: \"[192.0.2.1]\"".to_owned(),
             Self::NextHop => {
@@ -266,7 +274,7 @@ impl Kind {
             _ if matches!(self.innermost(), Self::Host) && text.parse::<HostPort>().is_ok() => false,
             _ if matches!(self.innermost(), Self::MxHost) && text.parse::<Host>().is_ok() => false,
             _ if matches!(self.innermost(), Self::NextHop) && text.parse::<NextHop>().is_ok() => false,
-            Self::Listen | Self::Address { .. } => false,
+            Self::Listen | Self::Address { .. } | Self::Endpoint { .. } => false,
             _ => text.starts_with(['[', '{']),
         };
         if text.is_empty() && matches!(self, Self::List { .. }) {
@@ -360,6 +368,7 @@ impl Kind {
                 },
             },
             Self::Host => host(text),
+            Self::Endpoint { port } => endpoint(text, *port),
             Self::MxHost => mx_host(text),
             Self::NextHop => next_hop(text),
             Self::Mailbox { empty: true } if text.is_empty() => Ok(Value::Text(String::new())),
@@ -490,6 +499,26 @@ fn host(text: &str) -> Result<Value, Complaint> {
     // Only what can be read in its turn is proposed.
     let suggestion = suggestion.filter(|text| text.parse::<HostPort>().is_ok()).map(|text| did_you_mean(&text));
     Err((format!("{} {what}", quoted(text)), suggestion))
+}
+
+fn endpoint(text: &str, port: u16) -> Result<Value, Complaint> {
+    let no_host = match HostPort::read(text, port) {
+        Ok(host) => return Ok(Value::Text(host.socket_text())),
+        Err(no_host) => no_host,
+    };
+    match no_host {
+        NoHost::Ipv6WithoutBrackets(address) => {
+            complaint_but(text, &no_host.to_string(), did_you_mean(&SocketAddr::new(address.into(), port).to_string()))
+        }
+        NoHost::NameInBrackets(_) => {
+            complaint_but(text, "has a name in brackets", did_you_mean(&text.replace(['[', ']'], "")))
+        }
+        NoHost::Form | NoHost::Port => {
+            let rest = ["nats://", "tls://", "http://"].into_iter().find_map(|scheme| text.strip_prefix(scheme));
+            let meant = rest.map(|rest| rest.trim_end_matches('/')).filter(|rest| HostPort::read(rest, port).is_ok());
+            Err((format!("{} {no_host}", quoted(text)), meant.map(did_you_mean)))
+        }
+    }
 }
 
 fn rate(text: &str) -> Result<Value, &'static str> {

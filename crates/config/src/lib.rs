@@ -15,6 +15,7 @@ mod auth_results;
 mod blank;
 mod build;
 mod choice;
+mod cluster;
 pub mod commands;
 mod destination;
 mod difference;
@@ -61,6 +62,7 @@ pub use auth_results::{AuthResults, SenderCheck, SenderFailure, SenderTempError}
 #[cfg(feature = "filled")]
 pub use blank::filled;
 pub use build::load;
+pub use cluster::{Cluster, OnNoReplica};
 pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop, SetLimit, UsedExtensions};
 pub use difference::{Difference, differences, refuses_reload};
 pub use dkim::{ArcSealing, Dkim, DkimKey};
@@ -155,6 +157,8 @@ pub struct Config {
     pub http: Http,
     /// The way of past messages.
     pub history: History,
+    /// Copies of queued mail at other nodes.
+    pub cluster: Cluster,
     /// `[[webhook]]`: programs that get outcomes of mail.
     pub webhooks: Vec<Webhook>,
     /// Where programs of this machine hand mail in.
@@ -256,6 +260,8 @@ pub struct Listen {
     pub auth_required: bool,
     /// When a message is said to be accepted.
     pub acknowledge: Acknowledge,
+    /// The answer where no other node can keep a copy.
+    pub on_no_replica: OnNoReplica,
     /// Bare CR or LF.
     pub bare_newline: smtp::server::BareNewline,
     /// The filters that its mail passes, in order.

@@ -1,8 +1,8 @@
-//! Entries of `route.smart_host`: a host and a port, as people write them.
+//! Entries of `route.smart_host` and `cluster.engines`: a host and a port, as people write them.
 
 use mail::DomainName;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 /// The port where none is written (RFC 5321 §4.5.4.2).
@@ -63,6 +63,14 @@ impl HostPort {
         };
         is_host && self.port == other.port
     }
+
+    /// As sockets are written: `mx3.example.com:4222`, `192.0.2.1:4222`, `[2001:db8::1]:4222`.
+    pub(super) fn socket_text(&self) -> String {
+        match &self.host {
+            Host::Name(name) => format!("{}:{}", name.ascii(), self.port),
+            Host::Address(address) => SocketAddr::new(*address, self.port).to_string(),
+        }
+    }
 }
 
 impl fmt::Display for HostPort {
@@ -101,13 +109,20 @@ impl FromStr for HostPort {
     type Err = NoHost;
 
     fn from_str(text: &str) -> Result<Self, NoHost> {
+        Self::read(text, PORT)
+    }
+}
+
+impl HostPort {
+    /// Reads a host, and a port where it is not `usual_port`.
+    pub(super) fn read(text: &str, usual_port: u16) -> Result<Self, NoHost> {
         if let Some(inside) = text.strip_prefix('[') {
             let (inside, rest) = inside.split_once(']').ok_or(NoHost::Form)?;
             // Mail addresses tag IPv6 (RFC 5321 §4.1.3), so people do it here.
             let plain = inside.strip_prefix("IPv6:").unwrap_or(inside);
             let port = match rest.strip_prefix(':') {
                 Some(port) => read_port(port)?,
-                None if rest.is_empty() => PORT,
+                None if rest.is_empty() => usual_port,
                 None => return Err(NoHost::Form),
             };
             return match plain.parse() {
@@ -126,7 +141,7 @@ impl FromStr for HostPort {
             Ok(address) => Host::Address(address.into()),
             Err(_) => Host::Name(name(host).ok_or(NoHost::Form)?),
         };
-        Ok(Self { host, port: port.map_or(Ok(PORT), read_port)? })
+        Ok(Self { host, port: port.map_or(Ok(usual_port), read_port)? })
     }
 }
 
@@ -162,6 +177,21 @@ mod tests {
             let host: HostPort = text.parse().unwrap_or_else(|error| panic!("{text} {error}"));
             assert_eq!(host.to_string(), written);
             assert_eq!(written.parse(), Ok(host));
+        }
+    }
+
+    #[test]
+    fn hosts_of_sockets() {
+        for (text, written) in [
+            ("mx.example.com", "mx.example.com:4222"),
+            ("bücher.example:1", "xn--bcher-kva.example:1"),
+            ("192.0.2.1", "192.0.2.1:4222"),
+            ("[192.0.2.1]:25", "192.0.2.1:25"),
+            ("[2001:DB8:0::1]", "[2001:db8::1]:4222"),
+        ] {
+            let host = HostPort::read(text, 4_222).unwrap_or_else(|error| panic!("{text} {error}"));
+            assert_eq!(host.socket_text(), written);
+            assert_eq!(HostPort::read(written, 4_222).map(|host| host.socket_text()).as_deref(), Ok(written));
         }
     }
 

@@ -3,7 +3,7 @@
 use super::super::choice::Choice as _;
 use super::super::field::Field as _;
 use super::super::parameter::{Group, Preset, Section, at};
-use super::super::{Acknowledge, ListenProtocol, ListenTls, blank};
+use super::super::{Acknowledge, ListenProtocol, ListenTls, OnNoReplica, blank};
 use super::auth_results::FAILURE;
 use super::{DAY, Kind, NETWORKS, PATH, count, count_from_1, fixed, list, seconds};
 use ::smtp::server::BareNewline;
@@ -132,6 +132,15 @@ pub(super) static LISTEN: Section = Section {
             "250 always means stored, or taken by every next hop. With \"race\" and \"interactive\" a crash before \
              the 250 may cause a duplicate; the sender waits at most delivery.interactive_time. Messages over 64 \
              KiB, or with NOTIFY=SUCCESS, are durable first.",
+        ),
+        fixed(
+            "listen.on_no_replica",
+            at!(listen[].on_no_replica),
+            Kind::Choice(OnNoReplica::WORDS),
+            "tempfail",
+            "accept-local",
+            "answer where no other node of the cluster can keep a copy",
+            "Only with [cluster] and cluster.copies above 1.",
         ),
         fixed(
             "listen.bare_newline",

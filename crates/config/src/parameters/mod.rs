@@ -3,6 +3,7 @@
 //! The order is the order of the pages and of the example file. A value that is derived from others stands behind them.
 
 mod auth_results;
+mod cluster;
 mod connection;
 mod delivery;
 mod destination;
@@ -57,6 +58,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &http::HTTP_TOKEN,
     &http::HTTP_CLIENT,
     &history::HISTORY,
+    &cluster::CLUSTER,
     &webhook::WEBHOOK,
     &submit::SUBMIT,
     &screen::SCREEN,

@@ -4,6 +4,7 @@
 //! would judge is not the one that was written.
 
 mod auth_results;
+mod cluster;
 mod delivery;
 mod destination;
 mod dkim;
@@ -48,6 +49,7 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.overrides();
     rules.http();
     rules.webhooks();
+    rules.cluster();
     rules.filters();
     rules.quarantine_digest();
     rules.auth_results();

@@ -47,6 +47,27 @@ fn lists_of_tables() {
 }
 
 #[test]
+fn a_change_of_the_cluster_needs_a_restart() {
+    let cluster = "[cluster]\nid = '00112233445566778899aabbccddeeff'\nnode = 3\nengines = '127.0.0.1'\ncopies = 1\n";
+    let found = differences(&config(""), &config(cluster));
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert!(found.iter().all(|difference| difference.needs_restart), "{found:?}");
+    check(
+        cluster,
+        &cluster.replace("copies = 1", "copies = 1\nmonitor = '127.0.0.1:8223'"),
+        &["cluster.monitor changed from \"127.0.0.1:8222\" to \"127.0.0.1:8223\": takes effect after a restart"],
+    );
+    check(
+        "listen = [{ address = '127.0.0.1:25' }]",
+        "listen = [{ address = '127.0.0.1:25', on_no_replica = 'accept-local' }]",
+        &[
+            "listen removed: { address = \"127.0.0.1:25\" }",
+            "listen added: { address = \"127.0.0.1:25\", on_no_replica = \"accept-local\" }",
+        ],
+    );
+}
+
+#[test]
 fn the_query_of_a_webhook_is_not_shown() {
     let text = "[[webhook]]\nname = 'ops'\nurl = 'https://ops.test/hook?key=secret'\nsecret_file = '/ops.secret'\n";
     let found: Vec<String> = differences(&config(""), &config(text)).iter().map(ToString::to_string).collect();

@@ -39,6 +39,13 @@ fn any_value(kind: &Kind) -> BoxedStrategy<Value> {
         ]
         .prop_map(Value::Text)
         .boxed(),
+        Kind::Endpoint { .. } => prop_oneof![
+            "[a-z]{1,8}(\\.[a-z]{2,5}){0,2}:[1-9][0-9]{0,3}",
+            (any::<std::net::IpAddr>(), 1..=u16::MAX)
+                .prop_map(|(ip, port)| std::net::SocketAddr::new(ip, port).to_string()),
+        ]
+        .prop_map(Value::Text)
+        .boxed(),
         Kind::Rate => (0..=super::super::Rate::MAX.milli())
             .prop_map(|milli| Value::Rate(super::super::Rate::of_milli(milli)))
             .boxed(),

@@ -1,6 +1,6 @@
 //! The listener entry that stands for processes of this machine.
 
-use crate::config::{Acknowledge, Listen, ListenProtocol, ListenTls, SenderFailure};
+use crate::config::{Acknowledge, Listen, ListenProtocol, ListenTls, OnNoReplica, SenderFailure};
 use smtp::server::BareNewline;
 use std::net::SocketAddr;
 
@@ -16,6 +16,7 @@ pub(crate) fn process_listen() -> Listen {
         connections_max: 0,
         auth_required: false,
         acknowledge: Acknowledge::Durable,
+        on_no_replica: OnNoReplica::TempFail,
         // Programs write lines as their system has them; nothing is smuggled into a session of one's own.
         bare_newline: BareNewline::Normalize,
         filters: Vec::new(),

@@ -16,6 +16,7 @@ fn entry(address: &str) -> Listen {
         connections_max: 0,
         auth_required: false,
         acknowledge: crate::config::Acknowledge::Durable,
+        on_no_replica: crate::config::OnNoReplica::TempFail,
         bare_newline: smtp::server::BareNewline::Reject,
         filters: Vec::new(),
         auth_results: false,

@@ -1,0 +1,139 @@
+//! Parameters of a node of a cluster: `[cluster]`.
+
+use super::super::parameter::{Section, at};
+use super::{Kind, fixed, list};
+
+/// The port of nats-server.
+const ENGINE: Kind = Kind::Endpoint { port: 4_222 };
+/// The port of its monitor.
+const MONITOR: Kind = Kind::Endpoint { port: 8_222 };
+const FILE: Kind = Kind::Path { empty: true };
+
+pub(super) static CLUSTER: Section = Section {
+    key: "cluster",
+    summary: "copies of queued mail at other nodes, by nats-server",
+    group: None,
+    parameters: &[
+        fixed(
+            "cluster.id",
+            at!(cluster.id),
+            Kind::Text,
+            "",
+            "5f0c1d8e4b7a92636f1e0d9c8b7a6950",
+            "name of the cluster, 32 hex digits; empty for none",
+            "The same at all nodes.",
+        )
+        .restart(),
+        fixed(
+            "cluster.node",
+            at!(cluster.node),
+            Kind::Number { min: 0, max: 65_535, unit: "" },
+            "0",
+            "3",
+            "number of this node, from 1; 0 for none",
+            "The tag node:N in server_tags of its engine. Never given to another node, and never changed while mail is \
+             queued.",
+        )
+        .restart(),
+        fixed(
+            "cluster.engines",
+            at!(cluster.engines),
+            list(&ENGINE),
+            "[]",
+            "[\"10.0.0.3:4222\", \"10.0.0.1:4222\", \"10.0.0.2:4222\"]",
+            "the nats-server of each node, that of this node first",
+            "The others are used while the first does not answer.",
+        )
+        .restart(),
+        fixed(
+            "cluster.monitor",
+            at!(cluster.monitor),
+            MONITOR,
+            "127.0.0.1:8222",
+            "127.0.0.1:8223",
+            "monitor of this node's nats-server (http in its configuration)",
+            "It tells whether data is on the disk before the answer.",
+        )
+        .restart(),
+        fixed(
+            "cluster.user",
+            at!(cluster.user),
+            Kind::Text,
+            "",
+            "mailrace",
+            "user at the engines; empty for none",
+            "",
+        )
+        .restart(),
+        fixed(
+            "cluster.password_file",
+            at!(cluster.password_file),
+            FILE,
+            "",
+            "/etc/mailrace/cluster.secret",
+            "file whose first line is the password of cluster.user",
+            "Read at the start.",
+        )
+        .restart(),
+        fixed(
+            "cluster.nkey_file",
+            at!(cluster.nkey_file),
+            FILE,
+            "",
+            "/etc/mailrace/cluster.nk",
+            "file whose first line is the seed of an nkey, in place of user and password",
+            "Read at the start.",
+        )
+        .restart(),
+        fixed(
+            "cluster.credentials_file",
+            at!(cluster.credentials_file),
+            FILE,
+            "",
+            "/etc/mailrace/cluster.creds",
+            "file with token and seed as nsc writes it, in place of user and password",
+            "Read at the start.",
+        )
+        .restart(),
+        fixed(
+            "cluster.tls",
+            at!(cluster.tls),
+            Kind::Flag,
+            "false",
+            "true",
+            "TLS at the engines",
+            "An engine without it is not used.",
+        )
+        .restart(),
+        fixed(
+            "cluster.ca_file",
+            at!(cluster.ca_file),
+            FILE,
+            "",
+            "/etc/ssl/cluster-ca.pem",
+            "CA certificates in PEM for the engines; empty for the system's",
+            "Read at the start.",
+        )
+        .restart(),
+        fixed(
+            "cluster.copies",
+            at!(cluster.copies),
+            Kind::Number { min: 1, max: 3, unit: "copies" },
+            "2",
+            "3",
+            "copies of a message that the 250 waits for, that of the own disk included",
+            "3 outlives the loss of two nodes at once. With 1 mail has no copy at other nodes.",
+        )
+        .restart(),
+        fixed(
+            "cluster.lane_size_max",
+            at!(cluster.lane_size_max),
+            Kind::Bytes { min: 0, max: 1 << 50 },
+            "0",
+            "20GiB",
+            "most space of the mail of one node at one other node; 0: the engine's limit",
+            "Counted for messages and for large bodies, each by itself. A full lane is as a node that is away.",
+        )
+        .restart(),
+    ],
+};
