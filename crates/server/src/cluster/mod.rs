@@ -38,5 +38,5 @@ pub use facts::ask_engine;
 pub use local_mail::LocalMail;
 pub use member::{ClusterMember, MemberStart, MemberStatus};
 pub use replica_log::{LogAnswer, ReplicaLog};
-pub use settings::{EngineLogin, EngineSettings};
+pub use settings::{EngineLogin, EngineSettings, node_settings, on_no_replica};
 pub use watch::{KeyChange, Watch};

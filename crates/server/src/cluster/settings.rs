@@ -1,5 +1,7 @@
-//! Addresses, credentials and limits of the engines.
+//! Addresses, credentials and limits of the engines, and what `[cluster]` of the configuration says about them.
 
+use crate::config;
+use cluster::{ClusterId, Incarnation, NodeId, OnNoReplica, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,6 +60,20 @@ pub enum EngineLogin {
 }
 
 impl EngineSettings {
+    /// The settings that `[cluster]` gives; `None` where there is no cluster.
+    #[must_use]
+    pub fn from_config(config: &config::Cluster) -> Option<Self> {
+        let settings = Self::new(config.engines.clone(), config.monitor.clone());
+        config.is_used().then(|| Self {
+            name: format!("mailrace node {}", config.node),
+            login: EngineLogin::from_config(config),
+            is_tls: config.tls,
+            ca_file: config.ca_file.clone(),
+            lane_octets_max: (config.lane_size_max > 0).then_some(config.lane_size_max),
+            ..settings
+        })
+    }
+
     /// The defaults for engines at these addresses, that of this node first.
     #[must_use]
     pub fn new(addresses: Vec<String>, monitor: String) -> Self {
@@ -74,6 +90,81 @@ impl EngineSettings {
             ping_interval: Duration::from_secs(2),
             reconnect_delay_max: Duration::from_secs(1),
             lane_octets_max: None,
+        }
+    }
+}
+
+impl EngineLogin {
+    /// The rules of the configuration let one way be set at most.
+    fn from_config(config: &config::Cluster) -> Self {
+        match (&config.password_file, &config.nkey_file, &config.credentials_file) {
+            (Some(file), _, _) => Self::Password { user: config.user.clone(), file: file.clone() },
+            (None, Some(file), _) => Self::Nkey(file.clone()),
+            (None, None, Some(file)) => Self::Credentials(file.clone()),
+            (None, None, None) => Self::None,
+        }
+    }
+}
+
+/// The settings of a node that `[cluster]` gives, for this life and start of its local log; `None` where there is no
+/// cluster.
+#[must_use]
+pub fn node_settings(config: &config::Cluster, incarnation: Incarnation, start: u32) -> Option<Settings> {
+    let cluster = ClusterId(config.id_octets()?);
+    let copies = usize::from(config.copies);
+    Some(Settings { copies, ..Settings::new(cluster, NodeId(config.node), incarnation, start) })
+}
+
+/// The answer of a listener to a client whose message has no holder.
+#[must_use]
+pub const fn on_no_replica(config: config::OnNoReplica) -> OnNoReplica {
+    match config {
+        config::OnNoReplica::TempFail => OnNoReplica::TempFail,
+        config::OnNoReplica::AcceptLocal => OnNoReplica::AcceptLocal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn config(lines: &str) -> config::Cluster {
+        let head = "[cluster]\nid = '000102030405060708090a0b0c0d0e0f'\nnode = 3\nengines = ['10.0.0.3', 'mx1.test:4223']";
+        let loaded = config::load(&format!("{head}\n{lines}\n"), None, &[], &config::Machine::default());
+        loaded.unwrap_or_else(|problems| panic!("{}", config::render(&problems))).config.cluster
+    }
+
+    #[test]
+    fn a_server_without_the_section_is_no_node() {
+        let config = config::Config::default().cluster;
+        assert!(EngineSettings::from_config(&config).is_none());
+        assert!(node_settings(&config, Incarnation(1), 1).is_none());
+    }
+
+    #[test]
+    fn engines_and_node() {
+        let config = config("copies = 3\ntls = true\nca_file = '/ca.pem'\nlane_size_max = '1GiB'\n");
+        let engines = EngineSettings::from_config(&config).unwrap();
+        assert_eq!(engines.addresses, ["10.0.0.3:4222", "mx1.test:4223"]);
+        assert_eq!((engines.monitor.as_str(), engines.name.as_str()), ("127.0.0.1:8222", "mailrace node 3"));
+        assert_eq!((engines.is_tls, engines.ca_file.as_deref()), (true, Some(Path::new("/ca.pem"))));
+        assert_eq!((engines.lane_octets_max, engines.coordination_replicas), (Some(1 << 30), 2));
+        let node = node_settings(&config, Incarnation(7), 4).unwrap();
+        assert_eq!(node.cluster.to_string(), config.id);
+        assert_eq!((node.node, node.incarnation, node.start, node.copies), (NodeId(3), Incarnation(7), 4, 3));
+    }
+
+    #[test]
+    fn logins() {
+        for (lines, login) in [
+            ("", EngineLogin::None),
+            ("user = 'mr'\npassword_file = '/p'", EngineLogin::Password { user: "mr".to_owned(), file: "/p".into() }),
+            ("nkey_file = '/n'", EngineLogin::Nkey("/n".into())),
+            ("credentials_file = '/c'", EngineLogin::Credentials("/c".into())),
+        ] {
+            let engines = EngineSettings::from_config(&config(lines)).unwrap();
+            assert_eq!((engines.login, engines.lane_octets_max), (login, None), "{lines}");
         }
     }
 }
