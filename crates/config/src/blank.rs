@@ -1,13 +1,13 @@
 //! A configuration to write the values of the table over. None of these values is ever used.
 
 use super::{
-    Accept, AccessRules, Acknowledge, AddressFamily, ArcSealing, Auth, AuthResults, BadLine, Cluster, Config, Control, CopyDsn,
-    DelayChecks, Delivery, DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter,
-    FilterFailure, FilterKind, FilterReject, FilterStage, Generics, History, Http, HttpClient, HttpRole, HttpToken,
-    Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq,
-    MapSource, Maps, Message, OnNoReplica, Precedence, Quarantine, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule,
-    RouteTls, RuleAcknowledge, RuleAt, Screen, SenderCheck, SenderFailure, SenderTempError, Server, Smtp, Spool,
-    Sqlite, Submit, Tls, Unknown, Webhook, WebhookFormat,
+    Accept, AccessRules, Acknowledge, AddressFamily, ArcSealing, Auth, AuthResults, BadLine, Cluster, Config, Control,
+    CopyDsn, DelayChecks, Delivery, DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList,
+    Filter, FilterFailure, FilterKind, FilterReject, FilterStage, Generics, History, Http, HttpClient, HttpRole,
+    HttpToken, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath,
+    Mailbox, Mailq, MapSource, Maps, Message, OnNoReplica, Precedence, Quarantine, Rate, Relay, RelayDomain, Route,
+    RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen, SenderCheck, SenderFailure, SenderTempError,
+    Server, Smtp, Spool, Sqlite, Submit, Tls, Unknown, Webhook, WebhookFormat,
 };
 use mail::DomainName;
 use smtp::server::{BareNewline, Forgiving};

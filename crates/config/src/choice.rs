@@ -4,8 +4,8 @@ use super::field::Field;
 use super::value::Value;
 use super::{
     Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, FilterFailure, FilterKind, FilterReject,
-    FilterStage, HttpRole, LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, OnNoReplica, Precedence,
-    RouteProtocol, RouteTls, RuleAcknowledge, RuleAt, SenderCheck, SenderFailure, SenderTempError, Unknown,
+    FilterStage, HttpRole, LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, OnNoReplica,
+    Precedence, RouteProtocol, RouteTls, RuleAcknowledge, RuleAt, SenderCheck, SenderFailure, SenderTempError, Unknown,
     WebhookEvent, WebhookFormat,
 };
 use smtp::server::{BareNewline, Forgiving};

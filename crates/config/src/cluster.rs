@@ -69,7 +69,10 @@ mod tests {
         let mut cluster = Config::default().cluster;
         assert!(!cluster.is_used());
         for (id, octets) in [
-            ("00112233445566778899aabbCCDDEEFF", Some([0, 17, 34, 51, 68, 85, 102, 119, 136, 153, 170, 187, 204, 221, 238, 255])),
+            (
+                "00112233445566778899aabbCCDDEEFF",
+                Some([0, 17, 34, 51, 68, 85, 102, 119, 136, 153, 170, 187, 204, 221, 238, 255]),
+            ),
             ("", None),
             ("+0112233445566778899aabbccddeeff", None),
             ("00112233445566778899aabbccddeef", None),

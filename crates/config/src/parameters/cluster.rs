@@ -55,16 +55,8 @@ pub(super) static CLUSTER: Section = Section {
             "It tells whether data is on the disk before the answer.",
         )
         .restart(),
-        fixed(
-            "cluster.user",
-            at!(cluster.user),
-            Kind::Text,
-            "",
-            "mailrace",
-            "user at the engines; empty for none",
-            "",
-        )
-        .restart(),
+        fixed("cluster.user", at!(cluster.user), Kind::Text, "", "mailrace", "user at the engines; empty for none", "")
+            .restart(),
         fixed(
             "cluster.password_file",
             at!(cluster.password_file),

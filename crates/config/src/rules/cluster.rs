@@ -45,11 +45,7 @@ impl Rules<'_> {
             let text = |octets: u64| size_text(i64::try_from(octets).unwrap_or(i64::MAX));
             self.error(
                 &[("cluster.lane_size_max", 0)],
-                format!(
-                    "cluster.lane_size_max: {} is less than {}",
-                    text(cluster.lane_size_max),
-                    text(LANE_SIZE_MIN)
-                ),
+                format!("cluster.lane_size_max: {} is less than {}", text(cluster.lane_size_max), text(LANE_SIZE_MIN)),
                 "a full lane takes no copies: give it the space of the mail that waits at times, or 0",
             );
         }

@@ -130,7 +130,8 @@ mod tests {
     use std::path::Path;
 
     fn config(lines: &str) -> config::Cluster {
-        let head = "[cluster]\nid = '000102030405060708090a0b0c0d0e0f'\nnode = 3\nengines = ['10.0.0.3', 'mx1.test:4223']";
+        let head =
+            "[cluster]\nid = '000102030405060708090a0b0c0d0e0f'\nnode = 3\nengines = ['10.0.0.3', 'mx1.test:4223']";
         let loaded = config::load(&format!("{head}\n{lines}\n"), None, &[], &config::Machine::default());
         loaded.unwrap_or_else(|problems| panic!("{}", config::render(&problems))).config.cluster
     }
