@@ -264,10 +264,12 @@ impl Owner {
         let finished = message.finished.iter().copied().collect();
         let accepted = Accepted { finished, twin: None, ..accepted };
         let is_whole = body_of(&accepted).is_some_and(|body| !body.is_empty());
+        if message.copies.iter().any(|copy| copy.stream == from) {
+            // It was to be written again; the record that is stored stays.
+            return self.settle(id);
+        }
         if let Some(stream) = message.copies.first().map(|copy| copy.stream) {
-            if stream != from {
-                self.widow(stream, accepted, is_whole);
-            }
+            self.widow(stream, accepted, is_whole);
             return self.settle(id);
         }
         if !is_whole {
@@ -330,9 +332,9 @@ impl Owner {
             let front = slot.choose_to_compact(&self.settings);
             let new: Vec<QueueId> = front.into_iter().filter(|id| !slot.compacting.contains(id)).take(room).collect();
             for id in new {
-                slot.compacting.insert(id);
                 if let std::collections::btree_map::Entry::Vacant(entry) = self.reading.entry(id) {
                     entry.insert(ReadPurpose::Compact(slot.stream));
+                    slot.compacting.insert(id);
                     self.actions.push_back(Action::Read { id });
                 }
             }
@@ -376,13 +378,26 @@ impl Owner {
             }
             ReadPurpose::Copy => {}
             ReadPurpose::Compact(stream) => {
-                let is_single = message.copies.len() == 1;
-                let is_open = self.slots.get(&stream).is_some_and(|slot| slot.phase == Phase::Open);
-                if is_single && is_open && message.copies.iter().any(|copy| copy.stream == stream) {
-                    self.push_copy(stream, accepted);
+                if let Some(twin) = self.twin_to_write_again(id, stream) {
+                    self.push_copy(stream, Accepted { twin, ..accepted });
                 }
             }
         }
+    }
+
+    /// The other copy that the record of a message names when it is written again; `None` if it must stay where it is.
+    ///
+    /// The second copy names the epoch of the first, and a claim decides by this epoch which of them counts. So the
+    /// first copy moves only within its epoch.
+    fn twin_to_write_again(&self, id: QueueId, stream: StreamId) -> Option<Option<Twin>> {
+        let slot = self.slots.get(&stream).filter(|slot| slot.phase == Phase::Open)?;
+        let copies = &self.messages.get(&id)?.copies;
+        let copy = copies.iter().find(|copy| copy.stream == stream)?;
+        let Some(other) = copies.iter().find(|other| other.stream != stream) else { return Some(None) };
+        let (twin, named) = (copy.twin?, other.twin?);
+        let is_pair = twin.stream == other.stream && named.stream == stream;
+        let may_move = !twin.is_first || named.epoch == slot.messages.epoch();
+        (is_pair && may_move).then_some(Some(twin))
     }
 }
 

@@ -24,7 +24,7 @@ mod streams;
 
 use crate::action::{AcceptAnswer, Action, LocalMessage, OnNoReplica, Report};
 use crate::identity::{NodeId, StreamId};
-use crate::record::{Accepted, Completion, Outcome, Record};
+use crate::record::{Accepted, Completion, Outcome, Record, Twin};
 use crate::settings::Settings;
 use crate::status::{OwnerCounts, StreamStatus};
 use mail::QueueId;
@@ -59,11 +59,13 @@ struct CopyPlace {
     pending: u32,
     /// The stored record names another copy, on whose claim its adoption hangs.
     has_twin: bool,
+    /// That copy, if this start wrote the record.
+    twin: Option<Twin>,
 }
 
 impl CopyPlace {
     const fn on_its_way(stream: StreamId) -> Self {
-        Self { stream, sequence: None, pending: 1, has_twin: false }
+        Self { stream, sequence: None, pending: 1, has_twin: false, twin: None }
     }
 
     const fn is_stored(&self) -> bool {

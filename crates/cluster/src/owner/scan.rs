@@ -141,9 +141,10 @@ impl Owner {
             sequence: Some(sequence),
             pending: 0,
             has_twin: accepted.twin.is_some(),
+            twin: None,
         });
         if let Some(twin) = twin.filter(|twin| message.copies.iter().all(|copy| copy.stream != *twin)) {
-            message.copies.push(CopyPlace { stream: twin, sequence: None, pending: 0, has_twin: true });
+            message.copies.push(CopyPlace { stream: twin, sequence: None, pending: 0, has_twin: true, twin: None });
         }
         if accepted.twin.is_some() {
             self.widowed.insert(id);

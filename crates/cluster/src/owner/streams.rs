@@ -4,7 +4,7 @@ use super::Owner;
 use super::slot::{ClaimGoal, Phase, Slot};
 use crate::action::{Action, Purpose, Report, Token};
 use crate::identity::{Lane, StreamId};
-use crate::record::{Record, StoredBody};
+use crate::record::{Record, StoredBody, Twin};
 use crate::replica_log::{LogOperation, LogReply, LogRequest};
 use crate::stream_writer::{StreamTail, WriterEvent};
 use mail::QueueId;
@@ -227,24 +227,24 @@ impl Owner {
                         StoredBody::Whole(_) => None,
                     };
                     slot.body_index.record_stored(one.id, body);
-                    accepted.push((one.id, one.twin.is_some()));
+                    accepted.push((one.id, one.twin));
                 }
                 Record::Done(list) => slot.done_stored(list.len()),
                 _ => {}
             }
         }
-        for (id, has_twin) in accepted {
-            self.copy_stored(stream, sequence, id, has_twin);
+        for (id, twin) in accepted {
+            self.copy_stored(stream, sequence, id, twin);
         }
     }
 
-    fn copy_stored(&mut self, stream: StreamId, sequence: u64, id: QueueId, has_twin: bool) {
+    fn copy_stored(&mut self, stream: StreamId, sequence: u64, id: QueueId, twin: Option<Twin>) {
         let (Some(slot), Some(message)) = (self.slots.get_mut(&stream), self.messages.get_mut(&id)) else { return };
         let octets = message.octets;
         let Some(copy) = message.copies.iter_mut().find(|copy| copy.stream == stream) else { return };
         copy.pending = copy.pending.saturating_sub(1);
-        copy.has_twin = has_twin;
-        if has_twin {
+        (copy.has_twin, copy.twin) = (twin.is_some(), twin);
+        if copy.has_twin {
             self.widowed.insert(id);
         }
         if let Some(earlier) = copy.sequence.replace(sequence) {

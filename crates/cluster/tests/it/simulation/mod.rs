@@ -4,7 +4,6 @@
 //! SIM_LOG=1 cargo test -p mailrace-cluster simulation::faults -- --nocapture` one of them with its log, and with all
 //! requests and answers if `SIM_LOG` is 2. A seed that failed goes into `KEPT`, or into a test named after its rule.
 
-mod bodies;
 mod check;
 mod clients;
 mod deliveries;
@@ -12,6 +11,7 @@ mod end;
 pub(crate) mod engine;
 mod event;
 mod faults;
+mod lanes;
 mod local_log;
 mod network;
 mod process;

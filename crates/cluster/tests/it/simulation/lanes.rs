@@ -1,9 +1,9 @@
-//! Large bodies whose holder stops while they arrive.
+//! The content of lanes: large bodies whose holder stops while they arrive, and copies that stay for long.
 
 use super::calm;
 use super::clients::body_of;
 use super::world::{EPOCH_US, World};
-use cluster::{Content, NodeId, OnNoReplica};
+use cluster::{Content, Lane, NodeId, OnNoReplica};
 use mail::QueueId;
 
 /// A node in a cluster of three that has sent the first piece of a body to its holder, which stopped then.
@@ -37,4 +37,23 @@ fn a_body_whose_holder_stops_at_its_end_goes_to_another_one() {
     world.accept(0, id, 1, Content::Streamed);
     world.play_until(14).unwrap();
     assert_eq!(world.history.acknowledged_count(), 1);
+}
+
+/// Messages that stay for minutes do not keep everything behind them in the lanes of their two holders.
+#[test]
+fn two_copies_of_a_message_move_to_the_ends_of_their_lanes() {
+    let mut plan = calm();
+    (plan.nodes, plan.copies, plan.messages, plan.busy_s) = (3, 3, 360, 60);
+    let mut world = World::new(7, plan);
+    world.play_until(75).unwrap();
+    let streams: Vec<_> = (0..3).flat_map(|node| world.status(node).unwrap().streams).collect();
+    for status in streams {
+        let engine = &world.engines[usize::from(status.stream.holder.0) - 1];
+        let blocks = &engine.lanes[&(status.stream, Lane::Messages)].blocks;
+        let octets: usize = blocks.values().map(bytes::Bytes::len).sum();
+        let octets_max = 10_000 + 1_200 * status.messages as usize;
+        println!("{} keeps {octets} of {octets_max} for {} messages", status.stream, status.messages);
+        assert!(octets < octets_max);
+    }
+    world.run().unwrap();
 }
