@@ -77,7 +77,7 @@ pub use lookup::{Ldap, LdapDetail, LdapReferrals, Sqlite};
 pub use machine::Machine;
 pub use milter_macros::{MacroValue, MilterMacros, MilterStage, NoMacrosError};
 pub use next_host::{Host, HostPort, NoHost};
-pub use number::{Rate, size_text, time};
+pub use number::{Rate, octets, size_text, time};
 pub use open::{DEFAULT_PATH, VARIABLE, choose, load_bytes};
 pub use paths::paths;
 pub use problem::{Problem, Severity, render};

@@ -65,7 +65,8 @@ impl HostPort {
     }
 
     /// As sockets are written: `mx3.example.com:4222`, `192.0.2.1:4222`, `[2001:db8::1]:4222`.
-    pub(super) fn socket_text(&self) -> String {
+    #[must_use]
+    pub fn socket_text(&self) -> String {
         match &self.host {
             Host::Name(name) => format!("{}:{}", name.ascii(), self.port),
             Host::Address(address) => SocketAddr::new(*address, self.port).to_string(),
@@ -115,7 +116,10 @@ impl FromStr for HostPort {
 
 impl HostPort {
     /// Reads a host, and a port where it is not `usual_port`.
-    pub(super) fn read(text: &str, usual_port: u16) -> Result<Self, NoHost> {
+    ///
+    /// # Errors
+    /// The text is neither.
+    pub fn read(text: &str, usual_port: u16) -> Result<Self, NoHost> {
         if let Some(inside) = text.strip_prefix('[') {
             let (inside, rest) = inside.split_once(']').ok_or(NoHost::Form)?;
             // Mail addresses tag IPv6 (RFC 5321 §4.1.3), so people do it here.

@@ -40,6 +40,12 @@ pub(crate) fn size(text: &str) -> Result<i64, NoSize> {
     Err(NoSize::Form)
 }
 
+/// Reads a size in octets; `None`: the text is no size, or may mean two.
+#[must_use]
+pub fn octets(text: &str) -> Option<u64> {
+    size(text).ok()?.try_into().ok()
+}
+
 /// Returns a size in the largest unit that divides it; without a unit if none does.
 #[must_use]
 pub fn size_text(bytes: i64) -> String {
