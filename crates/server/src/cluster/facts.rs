@@ -49,7 +49,7 @@ pub async fn ask_engine(settings: &EngineSettings) -> Result<EngineFacts, Engine
     Ok(facts)
 }
 
-async fn has_streams(engine: &Engine) -> Result<bool, EngineAccessError> {
+pub(super) async fn has_streams(engine: &Engine) -> Result<bool, EngineAccessError> {
     match api::call(engine, "INFO", &Value::Null).await {
         Ok(_) => Ok(true),
         // No server has JetStream.
@@ -59,17 +59,8 @@ async fn has_streams(engine: &Engine) -> Result<bool, EngineAccessError> {
     }
 }
 
-/// Asks the monitor, and returns the answer if it is of the engine with this identity.
-async fn is_sync_always(settings: &EngineSettings, server_id: &str) -> Result<bool, String> {
-    let asked = tokio::time::timeout(settings.request_time_max, ask_monitor(&settings.monitor, "/jsz"));
-    let seconds = settings.request_time_max.as_secs();
-    let answer = asked.await.map_err(|_| format!("no answer within {seconds} s"))??;
-    let answer: Value = serde_json::from_slice(&answer).map_err(|error| format!("its answer is no JSON: {error}"))?;
-    match answer.get("server_id").and_then(Value::as_str) {
-        Some(found) if found == server_id => {}
-        Some(found) => return Err(format!("it belongs to another server ({found}, not {server_id})")),
-        None => return Err("its answer names no server".to_owned()),
-    }
+pub(super) async fn is_sync_always(settings: &EngineSettings, server_id: &str) -> Result<bool, String> {
+    let answer = of_monitor(settings, "/jsz", server_id).await?;
     if answer.get("disabled").and_then(Value::as_bool).unwrap_or(false) {
         return Err("its server has JetStream disabled".to_owned());
     }
@@ -79,6 +70,24 @@ async fn is_sync_always(settings: &EngineSettings, server_id: &str) -> Result<bo
         return Err("its answer has no \"sync_interval\"".to_owned());
     }
     Ok(config.get("sync_always").and_then(Value::as_bool).unwrap_or(false))
+}
+
+/// Asks the monitor, and returns the answer if it is of the engine with this identity.
+///
+/// # Errors
+/// No answer, or that of another server; a text for the operator.
+/// # Cancel safety
+/// Yes.
+pub(super) async fn of_monitor(settings: &EngineSettings, path: &str, server_id: &str) -> Result<Value, String> {
+    let asked = tokio::time::timeout(settings.request_time_max, ask_monitor(&settings.monitor, path));
+    let seconds = settings.request_time_max.as_secs();
+    let answer = asked.await.map_err(|_| format!("no answer within {seconds} s"))??;
+    let answer: Value = serde_json::from_slice(&answer).map_err(|error| format!("its answer is no JSON: {error}"))?;
+    match answer.get("server_id").and_then(Value::as_str) {
+        Some(found) if found == server_id => Ok(answer),
+        Some(found) => Err(format!("it belongs to another server ({found}, not {server_id})")),
+        None => Err("its answer names no server".to_owned()),
+    }
 }
 
 async fn ask_monitor(monitor: &str, path: &str) -> Result<Vec<u8>, String> {

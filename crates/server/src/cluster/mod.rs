@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Engine`] | one connection to the engines, first of all to that of this node |
 //! | [`ask_engine`] | facts of one engine, for `cluster::check_engine` |
+//! | [`check_engines`] | all that an operator wants to know of the engines before the start |
 //! | [`ReplicaLog`] | carries out a `cluster::LogRequest` |
 //! | [`Coordination`], [`Watch`] | carry out a `cluster::CoordinationRequest`, and tell of changed keys |
 //! | [`ClusterMember`] | runs a `cluster::Node` on them and on the local log, [`LocalMail`] |
@@ -18,6 +19,7 @@ mod api;
 mod connection;
 mod coordination;
 mod engine_access;
+mod engine_checks;
 mod error;
 mod facts;
 mod key;
@@ -33,6 +35,7 @@ mod watch;
 
 pub use connection::{Engine, EngineConnection};
 pub use coordination::{Coordination, CoordinationAnswer};
+pub use engine_checks::{EngineFinding, EngineFindingState, check_engines};
 pub use error::EngineAccessError;
 pub use facts::ask_engine;
 pub use local_mail::LocalMail;

@@ -3,6 +3,7 @@
 mod cluster_of_three;
 mod coordination;
 mod cost;
+mod engine_checks;
 mod facts;
 mod member;
 mod replica_log;
