@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod auth_commands;
+mod cluster_command;
 mod config_commands;
 mod control_client;
 mod control_commands;
@@ -88,6 +89,9 @@ enum Command {
     /// Make the configuration file from a few answers, look at the DNS and the ports, and say what to publish
     #[command(after_help = setup_command::HELP)]
     Setup(Box<setup_command::SetupArguments>),
+    /// Make the files of a node of a cluster, and look at its engines
+    #[command(subcommand)]
+    Cluster(cluster_command::ClusterCommand),
     /// Show and explain the configuration
     #[command(subcommand, after_help = exit::CONFIG_HELP)]
     Config(config_commands::ConfigCommand),
@@ -198,6 +202,7 @@ fn main() -> ExitCode {
         Command::Sink(arguments) => sink::run(arguments),
         Command::Check(arguments) => config_commands::check(&arguments),
         Command::Setup(arguments) => setup_command::run(&arguments),
+        Command::Cluster(command) => cluster_command::run(&command),
         Command::Config(command) => config_commands::run(&command),
         Command::Control(command) => control_commands::run(command),
         Command::Transcript(arguments) => transcript_command::run(&arguments),

@@ -150,18 +150,7 @@ impl Nats {
 
     /// Starts it and waits until clients may connect; false when a port is taken.
     fn launch(&mut self, has_monitor: bool) -> bool {
-        let setpriv = needs::optional_program("setpriv");
-        let mut command = setpriv.map_or_else(
-            || Command::new(&self.program),
-            |setpriv| {
-                let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL"]).arg(&self.program);
-                command
-            },
-        );
-        let command = command.arg("-c").arg(self.config()).stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.stderr(Stdio::null()).spawn().expect("it runs");
-        let child = self.child.insert(child);
+        let child = self.child.insert(spawn(&self.program, &self.config()));
         let ports = [Some(self.port), has_monitor.then_some(self.monitor_port)];
         poll("nats-server neither listens nor ends", || {
             if child.try_wait().expect("it is ours").is_some() {
@@ -250,6 +239,20 @@ impl Drop for Nats {
     }
 }
 
+/// Starts the program with a configuration. It is killed with the thread that started it where `setpriv` is installed.
+pub fn spawn(program: &Path, configuration: &Path) -> Child {
+    let mut command = needs::optional_program("setpriv").map_or_else(
+        || Command::new(program),
+        |setpriv| {
+            let mut command = Command::new(setpriv);
+            command.args(["--pdeathsig", "KILL"]).arg(program);
+            command
+        },
+    );
+    let command = command.arg("-c").arg(configuration).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).spawn().expect("it runs")
+}
+
 /// Waits until all of these servers know the same leader of JetStream, and all the others.
 #[track_caller]
 pub fn wait_for_leader(servers: &[Nats]) {
@@ -269,7 +272,7 @@ pub fn wait_for_leader(servers: &[Nats]) {
 
 /// Finds ports below those that the kernel gives by itself: a server that is killed must find its own free when it is
 /// started again.
-fn free_ports<const N: usize>() -> [u16; N] {
+pub fn free_ports<const N: usize>() -> [u16; N] {
     // All are held until the last one is known, so that they differ.
     let held = [(); N].map(|()| {
         let random = || RandomState::new().build_hasher().finish();

@@ -21,7 +21,7 @@ pub(super) static CLUSTER: Section = Section {
             "",
             "5f0c1d8e4b7a92636f1e0d9c8b7a6950",
             "name of the cluster, 32 hex digits; empty for none",
-            "The same at all nodes.",
+            "The same at all nodes; mailrace cluster init makes one.",
         )
         .restart(),
         fixed(

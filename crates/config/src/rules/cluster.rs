@@ -22,7 +22,7 @@ impl Rules<'_> {
             self.error(
                 &[ID],
                 format!("cluster.id: \"{}\" is no name of a cluster: 32 hex digits", cluster.id),
-                "copy it from another node; for a new cluster: openssl rand -hex 16",
+                "copy it from another node; \"mailrace cluster init\" makes one for a new cluster",
             );
         }
         if cluster.node == 0 {

@@ -5,6 +5,7 @@
 
 mod answers;
 mod auth;
+mod cluster;
 mod config;
 mod control;
 mod demo;
