@@ -31,6 +31,9 @@ pub enum Error {
         /// Bytes it may have.
         max: u64,
     },
+    /// The message was stored and withdrawn: no other node of the cluster took the copy that it must have. Answer
+    /// `451 4.3.0`, the client tries again.
+    NoCopy,
     /// A message of this queue id is in the spool already.
     Exists(QueueId),
     /// No message of this queue id is in the spool: finished, deleted, or never accepted.
@@ -67,6 +70,7 @@ impl fmt::Display for Error {
                     "header section of {bytes} bytes, {max} is the most that the spool stores apart from the body"
                 )
             }
+            Self::NoCopy => f.write_str("no other node of the cluster takes a copy; see mailrace cluster status, or set listen.on_no_replica"),
             Self::Exists(id) => write!(f, "queue id {id} is in the spool already"),
             Self::Unknown(id) => write!(f, "queue id {id} is not in the spool"),
             Self::Corrupt { id, what } => {

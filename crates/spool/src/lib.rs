@@ -14,6 +14,7 @@
 //! book       what is known in memory: index (messages, recipients, destinations), segments, moves
 //! janitor    footers, reuse, growth              relocate   stragglers into cold segments, by destination
 //! cold       segments that take moved messages   report     what an opening found
+//! copy       messages that another log takes over
 //! recovery   from bytes to the book              scan       torn tail or rot; scrub: looking for it in time
 //! format, sections, chunk_list: the bytes        disk       the only room that touches a file
 //! inspect    what a stopped spool holds, in words  hold     why a recipient is held
@@ -47,6 +48,7 @@ mod cold;
 mod commit;
 mod committer;
 mod config;
+mod copy;
 pub mod disk;
 pub mod envelope;
 mod envelope_reader;
@@ -81,6 +83,7 @@ pub use commit::{Commit, Settle};
 pub use config::Config;
 #[cfg(feature = "sabotage")]
 pub use config::Sabotage;
+pub use copy::{MessageCopy, new_envelope};
 pub use envelope_reader::EnvelopeReader;
 pub use error::{Error, OpenError};
 pub use event::Event;
@@ -88,7 +91,7 @@ pub use format::VERSION;
 pub use hold::{Hold, HoldKind};
 pub use pressure::Pressure;
 pub use report::{Damage, Recovery};
-pub use spool::{Spool, Stepper};
+pub use spool::{DoneObserver, Spool, Stepper};
 pub use store::{
     Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, Part, Recent, State, Statistics, Status, Store,
     StoredEnvelope, StoredRecipient,

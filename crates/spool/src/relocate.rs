@@ -16,10 +16,10 @@ use crate::format::{FLAG_CHUNKS, FrameHeader, Kind};
 use crate::hold::Hold;
 use crate::index::Place;
 use crate::log::with_footer;
-use crate::sections::{Envelope, EnvelopeWriter, Listed, StateEntry};
+use crate::sections::{Envelope, Listed, StateEntry};
 use crate::segments::Phase;
-use crate::shard::{ReadError, ReadMessage, Shard, count, lock};
-use crate::store::{Chunk, NewRecipient, Status};
+use crate::shard::{ReadError, Shard, count, lock};
+use crate::store::Chunk;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl<'a> Relocation<'a> {
             Ok(message) => message,
             Err(error) => return self.unreadable(id, place, &error),
         };
-        let Some(envelope) = self.present_envelope(id, &message) else { return false };
+        let Some(envelope) = shard.present_section(id, &message.envelope) else { return false };
         let list = match &message.chunks {
             None => None,
             Some(chunks) => match self.copy_chunks(id, &chunks.places) {
@@ -175,28 +175,6 @@ impl<'a> Relocation<'a> {
         let content = Content::Moved { envelope: envelope.clone(), list };
         self.batch.push(header, &envelope, &second, footer, content);
         true
-    }
-
-    /// The envelope with the states of this moment.
-    fn present_envelope(&self, id: u64, message: &ReadMessage) -> Option<Bytes> {
-        let (states, holds) = {
-            let book = lock(&self.cold.shard.book);
-            (book.index.states(id)?, book.index.holds(id)?)
-        };
-        let envelope = Envelope::parse(&message.envelope)?;
-        let mut writer = EnvelopeWriter::new(envelope.body_offset, envelope.head, envelope.recipients).ok()?;
-        let mut listed = envelope.positions().peekable();
-        for ((sequenced, destination), position) in states.iter().zip(0_u32..) {
-            let data = listed.next_if(|(at, ..)| *at == position).map(|(_, _, recipient)| recipient.data);
-            match (data, destination) {
-                (Some(data), Some(destination)) if sequenced.state.status != Status::Done => {
-                    let recipient = NewRecipient { data, destination };
-                    writer.recipient(*sequenced, recipient, holds.get(&position)).ok()?;
-                }
-                _ => writer.finished(1),
-            }
-        }
-        Some(writer.into_bytes().into())
     }
 
     /// Copies the chunks of a large body; their new places, when they are durable.

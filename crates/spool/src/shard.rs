@@ -248,7 +248,7 @@ impl Shard {
         }
     }
 
-    fn admit(&self, reserved: bool) -> Result<(), Error> {
+    pub(crate) fn admit(&self, reserved: bool) -> Result<(), Error> {
         if reserved {
             return Ok(());
         }
@@ -286,28 +286,44 @@ impl Shard {
 
     /// The frame of a message; `cell` is its own or that of the messages that are stored with it.
     fn lay_out(&self, message: &NewMessage<'_>, cell: Option<&Arc<Cell>>) -> Result<MessageFrame, Error> {
-        let id = message.id.to_u64();
-        if lock(&self.book).index.contains(id) {
-            return Err(Error::Exists(message.id));
-        }
-        let too_large =
-            |bytes: usize| Error::TooLarge { bytes: bytes as u64, max: self.limits.frame_bytes_max() as u64 };
         let header_bytes = self.header_bytes(&message.body)?;
-        let count = u32::try_from(message.recipients.len()).map_err(|_| too_large(usize::MAX))?;
-        let envelope = encode_envelope(message, header_bytes, count).ok_or_else(|| too_large(usize::MAX))?;
+        let count = u32::try_from(message.recipients.len()).map_err(|_| self.too_large(usize::MAX))?;
+        let envelope = encode_envelope(message, header_bytes, count).ok_or_else(|| self.too_large(usize::MAX))?;
         let hold_bytes = message.hold.map_or(0, Hold::encoded_len);
         let names = message.recipients.iter().map(|recipient| recipient.destination.len() + hold_bytes).sum();
-        let (kind, second, list) = match &message.body {
+        let footer = |list: usize| FooterBuilder::message_bytes(message.recipients.len(), names, list);
+        self.lay_out_section(message.id, envelope, &message.body, footer, (message.waits, cell))
+    }
+
+    fn too_large(&self, bytes: usize) -> Error {
+        Error::TooLarge { bytes: bytes as u64, max: self.limits.frame_bytes_max() as u64 }
+    }
+
+    /// The frame of a message with its envelope section. `footer_bytes` says what it adds to the footer with a chunk
+    /// list of this length; `waits` and `cell` are as in [`Content`].
+    pub(crate) fn lay_out_section(
+        &self,
+        id: QueueId,
+        envelope: Bytes,
+        body: &NewBody,
+        footer_bytes: impl FnOnce(usize) -> usize,
+        (waits, cell): (bool, Option<&Arc<Cell>>),
+    ) -> Result<MessageFrame, Error> {
+        let number = id.to_u64();
+        if lock(&self.book).index.contains(number) {
+            return Err(Error::Exists(id));
+        }
+        let (kind, second, list) = match body {
             NewBody::Whole { content, .. } => (Kind::Message, content.clone(), 0),
             NewBody::Chunks { header, count, .. } => (Kind::Reference, header.clone(), ChunkList::encoded_len(*count)),
         };
         let bytes = Batch::frame_bytes(envelope.len(), list + second.len());
         if bytes > self.limits.frame_bytes_max() {
-            return Err(too_large(bytes));
+            return Err(self.too_large(bytes));
         }
-        let mut header = FrameHeader::over(kind, 0, id, &envelope, &second).ok_or_else(|| too_large(bytes))?;
-        let waits = message.waits;
-        let content = match &message.body {
+        let mut header =
+            FrameHeader::over(kind, 0, number, &envelope, &second).ok_or_else(|| self.too_large(bytes))?;
+        let content = match body {
             NewBody::Whole { content, .. } => {
                 Content::Message { envelope: envelope.clone(), content: content.clone(), cell: cell.cloned(), waits }
             }
@@ -318,12 +334,11 @@ impl Shard {
                 Content::Reference { envelope, header: section, chunks: *count, bytes: *bytes, list: None, cell, waits }
             }
         };
-        let footer_bytes = FooterBuilder::message_bytes(message.recipients.len(), names, list);
-        Ok(MessageFrame { header, first: envelope, second, footer_bytes, content })
+        Ok(MessageFrame { header, first: envelope, second, footer_bytes: footer_bytes(list), content })
     }
 
     /// The length of the header section, which is within its limit and within the content.
-    fn header_bytes(&self, body: &NewBody) -> Result<u32, Error> {
+    pub(crate) fn header_bytes(&self, body: &NewBody) -> Result<u32, Error> {
         let bytes = body.header_bytes();
         let max = match body {
             NewBody::Whole { content, .. } => self.config.header_bytes_max().min(content.len()),
@@ -717,7 +732,8 @@ impl Shard {
     }
 }
 
-fn encode_envelope(message: &NewMessage<'_>, header_bytes: u32, count: u32) -> Option<Bytes> {
+/// The envelope section of a new message; `None` if it is too long.
+pub(crate) fn encode_envelope(message: &NewMessage<'_>, header_bytes: u32, count: u32) -> Option<Bytes> {
     let mut writer = EnvelopeWriter::new(header_bytes, message.head, count).ok()?;
     let status = if message.state.status == Status::Held { Status::Held } else { Status::Waiting };
     let first = Sequenced { state: State { status, ..message.state }, sequence: 0 };

@@ -22,7 +22,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
@@ -37,7 +37,11 @@ pub struct Spool {
     shards: Vec<Arc<Shard>>,
     threads: Vec<(JoinHandle<()>, JoinHandle<()>)>,
     lock: Option<Box<dyn Send + Sync>>,
+    done_observer: OnceLock<DoneObserver>,
 }
+
+/// Told of recipients that are done, as message and position.
+pub type DoneObserver = Box<dyn Fn(&[(QueueId, u32)]) + Send + Sync>;
 
 impl fmt::Debug for Spool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,11 +152,11 @@ impl Spool {
         for janitor in &mut stepper.janitors {
             janitor.prepare();
         }
-        Ok((Self { shards, threads: Vec::new(), lock: Some(lock) }, stepper, report))
+        Ok((Self { shards, threads: Vec::new(), lock: Some(lock), done_observer: OnceLock::new() }, stepper, report))
     }
 
     /// The shard that new messages of this id go to: the first that can write, from a place the id chooses.
-    fn home(&self, id: QueueId) -> Result<&Arc<Shard>, Error> {
+    pub(crate) fn home(&self, id: QueueId) -> Result<&Arc<Shard>, Error> {
         let start = self.home_number(id);
         let order = (0..self.shards.len()).map(|step| (start + step) % self.shards.len());
         order.filter_map(|number| self.shards.get(number)).find(|shard| !shard.is_read_only()).ok_or(Error::Poisoned)
@@ -199,6 +203,12 @@ impl Spool {
     /// As [`Store::append_chunk`].
     pub fn append_chunk_of(&self, first: QueueId, id: QueueId, number: u32, chunk: Chunk) -> Result<Commit, Error> {
         self.home(first)?.append_chunk(id, number, chunk)
+    }
+
+    /// The identity that was chosen when the spool was made.
+    #[must_use]
+    pub fn uuid(&self) -> [u8; 16] {
+        self.shards.first().map_or([0; 16], |shard| shard.identity.uuid)
     }
 
     /// The most bytes of a header section: [`Config::header_bytes_max`].
@@ -327,7 +337,32 @@ impl Spool {
         ended.filter_map(|(id, position)| Some((QueueId::from_u64(id)?, position))).collect()
     }
 
+    /// Has `observer` told of each recipient whose end is recorded from now on, whoever records it: after it is in
+    /// force, perhaps before it is durable, and perhaps again. It must not block. A second observer is ignored.
+    pub fn observe_done(&self, observer: DoneObserver) {
+        drop(self.done_observer.set(observer));
+    }
+
     fn record_because(&self, changes: &[Change], hold: HoldChange<'_>) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
+        let recorded = self.record_in_shards(changes, hold)?;
+        if let Some(observer) = self.done_observer.get() {
+            let is_done = |change: &&Change| {
+                let name = (change.id, change.recipient);
+                change.state.status == crate::store::Status::Done && (hold.from.is_none() || recorded.1.contains(&name))
+            };
+            let done: Vec<_> = changes.iter().filter(is_done).map(|change| (change.id, change.recipient)).collect();
+            if !done.is_empty() {
+                observer(&done);
+            }
+        }
+        Ok(recorded)
+    }
+
+    fn record_in_shards(
+        &self,
+        changes: &[Change],
+        hold: HoldChange<'_>,
+    ) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
         if let [only] = self.shards.as_slice() {
             return only.record(changes, hold, None);
         }

@@ -8,6 +8,7 @@
     reason = "a test program: small numbers, and a panic fails the test"
 )]
 
+mod copy;
 mod fixtures;
 mod hooked;
 mod simulation;
