@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000;
 ///
 /// ```
 /// use mail::{Node, PastIds};
-/// let mut ids = PastIds::of_epoch(7);
+/// let mut ids = PastIds::of_epoch(Node::default(), 7);
 /// let now = 1_795_000_000_000_000;
 /// let (first, second) = (ids.next(1_790_000_000_000_000, now), ids.next(1_790_000_000_000_000, now));
 /// assert!(first < second && second.unix_us() == 1_790_000_000_000_001);
@@ -29,10 +29,10 @@ impl PastIds {
     pub const NODE_FIRST: u16 = 2_048;
 
     /// A generator for one opening of a spool, whose openings are counted by `epoch`: no two have the same node before
-    /// there were two thousand.
+    /// there were two thousand, or 32 on a `node` of a cluster.
     #[must_use]
-    pub fn of_epoch(epoch: u64) -> Self {
-        let number = u16::try_from(epoch % u64::from(Self::NODE_FIRST)).unwrap_or(0);
+    pub fn of_epoch(node: Node, epoch: u64) -> Self {
+        let number = node.share_of(Self::NODE_FIRST, epoch);
         Self { node: Node::new(Self::NODE_FIRST + number).unwrap_or(Node::MAX), next: BTreeMap::new() }
     }
 
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn every_id_is_given_once_and_says_since_when() {
-        let mut ids = PastIds::of_epoch(3);
+        let mut ids = PastIds::of_epoch(Node::default(), 3);
         let base = 1_790_000_000 * SECOND;
         let mut seen = HashSet::new();
         for at in [base, base, base + 999_999, base, base + SECOND, base + 5, base - SECOND] {
@@ -75,8 +75,24 @@ mod tests {
     }
 
     #[test]
+    fn nodes_of_a_cluster_give_no_id_twice() {
+        let past = |node, epoch| PastIds::of_epoch(Node::new(node).unwrap(), epoch).node.get();
+        let nodes: HashSet<u16> = (1..=63).flat_map(|node| (0..32).map(move |epoch| past(node, epoch))).collect();
+        assert_eq!(nodes.len(), 63 * 32);
+        assert!(nodes.iter().all(|node| *node >= PastIds::NODE_FIRST));
+        assert_eq!(past(5, 1), past(5, 33));
+        let is_of = |number, node| Node::new(number).unwrap().is_of(Node::new(node).unwrap());
+        for node in 1..=63 {
+            let of_node: Vec<u16> = (0..=Node::MAX.get()).filter(|number| is_of(*number, node)).collect();
+            let own = (0..32).map(|epoch| past(node, epoch));
+            let beside = (0..16).map(|number| 1_024 + node * 16 + number);
+            assert_eq!(of_node, [node].into_iter().chain(beside).chain(own).collect::<Vec<_>>(), "{node}");
+        }
+    }
+
+    #[test]
     fn nothing_is_in_the_future_or_before_2020() {
-        let mut ids = PastIds::of_epoch(0);
+        let mut ids = PastIds::of_epoch(Node::default(), 0);
         let now = 1_790_000_000 * SECOND;
         assert_eq!(ids.next(u64::MAX, now).unix_us(), now);
         assert_eq!(ids.next(0, now).unix_us(), QueueId::MIN.unix_us());
@@ -84,7 +100,7 @@ mod tests {
 
     #[test]
     fn two_openings_share_no_id() {
-        let of = |epoch| PastIds::of_epoch(epoch).next(1_790_000_000 * SECOND, u64::MAX);
+        let of = |epoch| PastIds::of_epoch(Node::default(), epoch).next(1_790_000_000 * SECOND, u64::MAX);
         assert_ne!(of(1), of(2));
         assert!((0..5_000).all(|epoch| of(epoch).node() >= Node::new(PastIds::NODE_FIRST).unwrap()));
     }

@@ -39,7 +39,32 @@ const _: () = assert!(60_i64.pow(5) * 10_i64.pow(6) > DAY_US << NODE_BITS, "a da
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Node(u16);
 
+/// The share of a node of a cluster in so many numbers.
+const fn share_of_node(count: u16) -> u16 {
+    count / (Node::CLUSTER_MAX + 1)
+}
+
 impl Node {
+    /// The largest number of a node of a cluster. The ids that its nodes give beside those of the present are told
+    /// apart as far as this.
+    pub const CLUSTER_MAX: u16 = 63;
+
+    /// Whether a node of a cluster with the number `node` gives ids with this number: its own, or one of its shares.
+    #[must_use]
+    pub const fn is_of(self, node: Self) -> bool {
+        let first = if self.0 >= 2_048 { 2_048 } else { 1_024 };
+        let share = share_of_node(first);
+        self.0 == node.0 || self.0 >= first && (self.0 - first) / share == node.0
+    }
+
+    /// A number below `count` for an opening of a spool. Each node of a cluster has its own share of them; a machine
+    /// alone, whose node is 0, has all.
+    pub(crate) fn share_of(self, count: u16, epoch: u64) -> u16 {
+        let share = if self.0 == 0 { count } else { share_of_node(count) };
+        let number = u16::try_from(epoch % u64::from(share.max(1))).unwrap_or(0);
+        if self.0 == 0 { number } else { self.0.min(Self::CLUSTER_MAX) * share + number }
+    }
+
     /// The largest node number.
     pub const MAX: Self = Self((1 << NODE_BITS) - 1);
 
@@ -208,6 +233,8 @@ impl std::error::Error for QueueIdError {}
 #[derive(Clone, Debug)]
 pub struct QueueIds {
     node: Node,
+    /// The node of the machine.
+    home: Node,
     /// No id of it is before this microsecond.
     first_us: u64,
     /// The next id is not before this microsecond.
@@ -222,14 +249,14 @@ impl QueueIds {
     /// Starts a generator for an empty spool.
     #[must_use]
     pub const fn new(node: Node) -> Self {
-        Self { node, first_us: FIRST_US, next_us: FIRST_US }
+        Self { node, home: node, first_us: FIRST_US, next_us: FIRST_US }
     }
 
     /// Starts a generator whose ids are all greater than `largest`, the greatest id the spool knows, by any node.
     #[must_use]
     pub const fn after(node: Node, largest: QueueId) -> Self {
         let next_us = largest.unix_us() + 1;
-        Self { node, first_us: next_us, next_us }
+        Self { node, home: node, first_us: next_us, next_us }
     }
 
     /// How far the greatest id may be ahead of the clock before new ids are those of the clock again.
@@ -247,9 +274,15 @@ impl QueueIds {
             return Self::after(node, largest);
         }
         let (first, count) = Self::BESIDE;
-        let number = u16::try_from(epoch % u64::from(count)).unwrap_or(0);
+        let number = node.share_of(count, epoch);
         // An earlier opening may have had the same node, and an earlier time.
-        Self { first_us: now_us, ..Self::new(Node::new(first + number).unwrap_or(node)) }
+        Self { first_us: now_us, home: node, ..Self::new(Node::new(first + number).unwrap_or(node)) }
+    }
+
+    /// The node whose ids these are while no greater ones lie far ahead.
+    #[must_use]
+    pub const fn node(&self) -> Node {
+        self.home
     }
 
     /// Returns whether this generator has given the id: the message came since the spool was opened.
