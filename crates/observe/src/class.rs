@@ -173,6 +173,8 @@ impl<'a> Event<'a> {
             Self::StandingOrder { .. } => ("standing_order", 0, Info, Some(Dispatch)),
 
             Self::Spool { severity, .. } => ("spool", 1, severity, Some(Commit)),
+            Self::Cluster { severity, .. } => ("cluster", 1, severity, None),
+            Self::Adopted { .. } => ("adopted", 0, Info, Some(Commit)),
             Self::LogDropped { .. } => ("log_dropped", 0, Warning, None),
             Self::InternalError { .. } => ("internal_error", 0, Error, None),
         };
@@ -218,6 +220,7 @@ impl<'a> Event<'a> {
             | Self::Delivery { id, .. }
             | Self::QuarantineDigest { id, .. }
             | Self::HoldEnded { id, .. }
+            | Self::Adopted { id, .. }
             | Self::Reported { id, .. }
             | Self::Unreportable { id, .. } => Some(id),
             Self::EarlyTalker { id, .. }

@@ -473,6 +473,9 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None, None, None, None],
         Event::Started { .. }
         | Event::HttpCertificateRefused { .. }
+        // The status of the cluster has its figures.
+        | Event::Cluster { .. }
+        | Event::Adopted { .. }
         | Event::Hardening { .. }
         | Event::Listening { .. }
         | Event::Stopping { .. }

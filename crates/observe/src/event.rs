@@ -596,6 +596,22 @@ pub enum Event<'a> {
         /// The problem, its place, and the next step.
         text: &'a str,
     },
+    /// Something in the cluster that a person may have to know.
+    Cluster {
+        /// How grave.
+        severity: Severity,
+        /// The object, what happened to it, and the next step.
+        text: &'a str,
+    },
+    /// A message of another node is in the queue of this one.
+    Adopted {
+        /// Its queue id here.
+        id: QueueId,
+        /// Its queue id at the node that accepted it.
+        was: QueueId,
+        /// That recipients may have had it already, so that its delivery may be a second one.
+        may_be_duplicate: bool,
+    },
     /// Lines of the log were lost: the queue to its writer was full.
     LogDropped {
         /// How many since the last such line.

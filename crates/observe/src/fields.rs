@@ -313,6 +313,10 @@ impl<'a> Event<'a> {
                 v.number("messages", messages);
                 v.text("to", to);
             }
+            Self::Adopted { was, may_be_duplicate, .. } => {
+                (v.0)("was", Value::Id(was));
+                v.text("duplicate", if may_be_duplicate { "possible" } else { "no" });
+            }
             Self::HoldEnded { recipients, by, why, .. } => {
                 v.text("hold", "ended");
                 v.number("recipients", recipients);
@@ -388,6 +392,7 @@ impl<'a> Event<'a> {
             | Self::FileRefused { text }
             | Self::ExtensionAvoided { text }
             | Self::Spool { text, .. }
+            | Self::Cluster { text, .. }
             | Self::Hardening { text, .. } => {
                 v.text("text", text);
             }

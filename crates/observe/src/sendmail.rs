@@ -368,6 +368,13 @@ fn write_process(event: &Event<'_>, out: &mut String) {
             end(out, ", ", error);
         }
         Event::Spool { text, .. } => end(out, "spool: ", text),
+        Event::Cluster { text, .. } => end(out, "cluster: ", text),
+        Event::Adopted { was, may_be_duplicate, .. } => {
+            put(out, format_args!("adopted: was={was}"));
+            if may_be_duplicate {
+                put(out, format_args!(", X-class: dup-possible"));
+            }
+        }
         Event::LogDropped { lines } => {
             put(out, format_args!("log: {lines} lines dropped, the writer cannot keep up"));
         }

@@ -365,6 +365,14 @@ fn process_lines() -> Vec<(Event<'static>, &'static str)> {
             Event::Spool { severity: Severity::Error, text: "shard 00: two writes in a row failed, no more are tried" },
             "spool: shard 00: two writes in a row failed, no more are tried",
         ),
+        (
+            Event::Cluster { severity: Severity::Warning, text: "node 3: its engine does not answer" },
+            "cluster: node 3: its engine does not answer",
+        ),
+        (
+            Event::Adopted { id: queue_id(), was: queue_id(), may_be_duplicate: true },
+            "6AK900000000: adopted: was=6AK900000000, X-class: dup-possible",
+        ),
         (Event::LogDropped { lines: 812 }, "log: 812 lines dropped, the writer cannot keep up"),
         (
             Event::InternalError { place: "session", text: "an answer without a question" },

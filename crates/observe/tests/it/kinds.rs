@@ -29,7 +29,7 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 53;
+pub(crate) const COUNT: usize = 55;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
@@ -87,6 +87,8 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::HttpCertificateRefused { .. } => 52,
         Event::Signed { .. } => 49,
         Event::QuarantineDigest { .. } => 50,
+        Event::Cluster { .. } => 53,
+        Event::Adopted { .. } => 54,
     }
 }
 
@@ -131,6 +133,8 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
             why: option(a),
         },
         14 => Event::TlsFailed { relay, reason: a },
+        53 => Event::Cluster { severity: Severity::Warning, text: a },
+        54 => Event::Adopted { id: queue_id(), was: queue_id(), may_be_duplicate: v.flag },
         52 => Event::HttpCertificateRefused { relay, subject: option(a), why: b },
         15 => Event::Auth { relay, identity: a, mechanism: b },
         42 => Event::LoginOverLimit { relay, identity: a, count: number, max },
