@@ -59,7 +59,7 @@ choices! {
     }
     OnNoReplica {
         TempFail = "tempfail": "451, the client tries again",
-        AcceptLocal = "accept-local": "250 when it is on the own disk; it waits there while this node is away",
+        AcceptLocal = "accept_local": "250 when it is on the own disk; it waits there while this node is away",
     }
     RuleAcknowledge {
         Listener = "listener": "as listen.acknowledge of the listener says",

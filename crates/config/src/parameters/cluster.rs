@@ -27,7 +27,7 @@ pub(super) static CLUSTER: Section = Section {
         fixed(
             "cluster.node",
             at!(cluster.node),
-            Kind::Number { min: 0, max: 65_535, unit: "" },
+            Kind::Number { min: 0, max: 63, unit: "" },
             "0",
             "3",
             "number of this node, from 1; 0 for none",

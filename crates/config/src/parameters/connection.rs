@@ -138,7 +138,7 @@ pub(super) static LISTEN: Section = Section {
             at!(listen[].on_no_replica),
             Kind::Choice(OnNoReplica::WORDS),
             "tempfail",
-            "accept-local",
+            "accept_local",
             "answer where no other node of the cluster can keep a copy",
             "Only with [cluster] and cluster.copies above 1.",
         ),

@@ -29,7 +29,7 @@ impl Rules<'_> {
             self.error(
                 &[("cluster.node", 0), ID],
                 "cluster.node: this node has no number".to_owned(),
-                "give it one from 1 to 65535 that no other node has or had",
+                "give it one from 1 to 63 that no other node has or had",
             );
         }
         self.cluster_engines();

@@ -59,10 +59,10 @@ fn a_change_of_the_cluster_needs_a_restart() {
     );
     check(
         "listen = [{ address = '127.0.0.1:25' }]",
-        "listen = [{ address = '127.0.0.1:25', on_no_replica = 'accept-local' }]",
+        "listen = [{ address = '127.0.0.1:25', on_no_replica = 'accept_local' }]",
         &[
             "listen removed: { address = \"127.0.0.1:25\" }",
-            "listen added: { address = \"127.0.0.1:25\", on_no_replica = \"accept-local\" }",
+            "listen added: { address = \"127.0.0.1:25\", on_no_replica = \"accept_local\" }",
         ],
     );
 }
