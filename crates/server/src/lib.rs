@@ -14,6 +14,7 @@
 
 pub mod accept;
 mod active_config;
+mod adopt;
 pub mod admit;
 pub mod auth;
 mod client_network;

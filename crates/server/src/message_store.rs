@@ -1,11 +1,12 @@
 //! Where accepted messages go: the spool, or nowhere (`mailrace sink`).
 
+use crate::cluster::ClusterMember;
 use crate::server_clock::ServerClock;
 use mail::{PastIds, QueueId, QueueIds};
 use os::clock;
 use spool::{Pressure, Spool, Store as _};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Where accepted messages go.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub enum MessageStore {
         past: Mutex<PastIds>,
         /// The time of new messages; without one they have that of the wall clock.
         clock: Option<Arc<ServerClock>>,
+        /// The node of a cluster that copies new messages, once it has started.
+        cluster: Box<OnceLock<ClusterMember>>,
     },
     /// Counts messages and forgets them; `mailrace sink` uses it.
     Discard {
@@ -36,7 +39,23 @@ impl MessageStore {
     /// Stores messages in `spool`, which is open for the `epoch`th time.
     #[must_use]
     pub fn spool(spool: Arc<Spool>, ids: QueueIds, epoch: u64) -> Self {
-        Self::Spool { spool, ids: Mutex::new(ids), past: Mutex::new(PastIds::of_epoch(epoch)), clock: None }
+        let past = Mutex::new(PastIds::of_epoch(ids.node(), epoch));
+        Self::Spool { spool, ids: Mutex::new(ids), past, clock: None, cluster: Box::default() }
+    }
+
+    /// Has new messages copied by this node of a cluster. The first one counts.
+    pub(crate) fn copy_by(&self, member: ClusterMember) {
+        if let Self::Spool { cluster, .. } = self {
+            drop(cluster.set(member));
+        }
+    }
+
+    /// The node of a cluster; `None` on a machine alone.
+    pub(crate) fn cluster(&self) -> Option<&ClusterMember> {
+        match self {
+            Self::Spool { cluster, .. } => cluster.get(),
+            Self::Discard { .. } => None,
+        }
     }
 
     /// Has new messages get the server's time.

@@ -48,6 +48,7 @@ impl Handler for Fake {
             | Request::Errors
             | Request::Config
             | Request::Storms
+            | Request::ClusterDrain
             | Request::History(_)
             | Request::DeliverTest(_)
             | Request::Connections(_)

@@ -7,6 +7,7 @@
 #![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
 
 mod bounce;
+mod cluster;
 mod digest;
 mod dsn;
 mod early;

@@ -4,6 +4,7 @@
 //! meaning. A field that is `None` is absent from the JSON, unless its comment says that it is `null`. A reader takes
 //! the default for an absent field, so that a command also understands a server of another version.
 
+mod cluster;
 mod connections;
 mod history;
 mod hosts;
@@ -18,6 +19,7 @@ mod status;
 mod steering;
 mod storms;
 
+pub use cluster::{ClusterAdoption, ClusterAnswer, ClusterHostage, ClusterNode, ClusterStream};
 pub use connections::{ConnectionLine, ConnectionsAnswer, TranscriptLine};
 pub use history::{BestWindow, HistoryAnswer, HistoryMessage, HistoryStatus, HistoryStep, PhaseTime};
 pub use hosts::{Host, HostsAnswer};

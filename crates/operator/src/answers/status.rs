@@ -1,6 +1,6 @@
 //! The answer to `status`.
 
-use super::{DestinationLine, HistoryStatus, LimitLine, RuleLine};
+use super::{ClusterAnswer, DestinationLine, HistoryStatus, LimitLine, RuleLine};
 use serde::{Deserialize, Serialize};
 use spool::{Pressure, Statistics};
 
@@ -61,6 +61,9 @@ pub struct StatusAnswer {
     /// The history; absent without `history.path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<HistoryStatus>,
+    /// The cluster; absent on a machine alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterAnswer>,
     /// The webhooks; absent without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<WebhookStatus>,

@@ -50,6 +50,8 @@ pub enum Request {
     Transcript(Box<TranscriptOrder>),
     /// Which limits of destinations have operators set?
     Limits,
+    /// Give the mail of this node of a cluster to the others, and end.
+    ClusterDrain,
     /// Set or remove a limit of a destination.
     Limit(Box<LimitOrder>),
     /// Where does mail for an address go, and why?
@@ -104,7 +106,7 @@ const WITH_FIELDS: [&str; 8] = [EXPLAIN, HISTORY, LIMIT, DELIVER_TEST, CONNECTIO
 
 impl Request {
     /// The requests without fields.
-    pub const BARE: [Self; 13] = [
+    pub const BARE: [Self; 14] = [
         Self::Ping,
         Self::Reload,
         Self::Status,
@@ -118,6 +120,7 @@ impl Request {
         Self::Errors,
         Self::Config,
         Self::Limits,
+        Self::ClusterDrain,
     ];
 
     /// The name of the command.
@@ -137,6 +140,7 @@ impl Request {
             Self::Errors => "errors",
             Self::Config => "config",
             Self::Limits => "limits",
+            Self::ClusterDrain => "cluster-drain",
             Self::Limit(_) => LIMIT,
             Self::DeliverTest(_) => DELIVER_TEST,
             Self::Connections(_) => CONNECTIONS,

@@ -31,6 +31,7 @@ impl Handler for Fake {
             | Request::Errors
             | Request::Config
             | Request::Storms
+            | Request::ClusterDrain
             | Request::History(_)
             | Request::DeliverTest(_)
             | Request::Connections(_)

@@ -5,7 +5,7 @@
 //! for the API.
 
 use super::counts::{HttpCounts, HttpLimit};
-use crate::answers::{FilterStatus, HistoryStatus, ScreenQueueStatus, SpoolStatus, StatusAnswer, WebhookStatus};
+use crate::answers::{ClusterAnswer, ClusterStream, FilterStatus, HistoryStatus, ScreenQueueStatus, SpoolStatus, StatusAnswer, WebhookStatus};
 use observe::counters::{self, Counter};
 use std::fmt::{self, Write as _};
 
@@ -28,6 +28,9 @@ pub(super) fn exposition(status: &StatusAnswer, value: impl Fn(Counter) -> u64, 
     }
     if let Some(history) = &status.history {
         past(&mut families, history);
+    }
+    if let Some(answer) = &status.cluster {
+        cluster(&mut families, answer);
     }
     webhooks(&mut families, &status.webhooks);
     web(&mut families, http);
@@ -160,6 +163,24 @@ fn past(to: &mut Families, history: &HistoryStatus) {
     to.gauge("history_bytes", "Octets of the history.", history.bytes);
     to.gauge("history_bytes_max", "The most octets of the history.", history.bytes_max);
     to.gauge("history_failing", "1 while the history cannot be written.", history.failing.is_some().into());
+}
+
+fn cluster(to: &mut Families, cluster: &ClusterAnswer) {
+    let is_member = u64::from(cluster.state == "member");
+    to.gauge("cluster_member", "1 while this node takes part in the cluster and sees a majority of it.", is_member);
+    to.gauge("cluster_engine_failing", "1 while the engine is not in use.", cluster.engine_problem.is_some().into());
+    to.gauge("cluster_nodes", "Other nodes that this one sees.", cluster.nodes.len().try_into().unwrap_or(u64::MAX));
+    to.gauge("cluster_messages", "Messages of this node that the cluster knows.", cluster.messages);
+    to.gauge("cluster_unreplicated_messages", "Of them without the copy that they should have.", cluster.unreplicated);
+    let waiting = cluster.waiting_for_stream + cluster.adopted_waiting;
+    to.gauge("cluster_waiting_messages", "Messages that wait until it is known which node owns them.", waiting);
+    to.counter("cluster_adopted_total", "Messages that this node took over from others.", cluster.adopted);
+    to.counter("cluster_given_up_total", "Messages that other nodes took over from this one.", cluster.given_up);
+    let hostages = cluster.hostages.iter().map(|one| (label("owner", &one.owner.to_string()), one.messages.unwrap_or(1)));
+    to.family("gauge", "cluster_hostage_messages", "Messages of absent nodes that cannot be adopted now.", hostages);
+    let lag = |one: &ClusterStream| (label("holder", &one.holder.to_string()), one.lag_ms.unwrap_or(0));
+    let lags = cluster.streams.iter().map(lag);
+    to.family("gauge", "cluster_holder_lag_milliseconds", "Time since the holder last had all mail and outcomes.", lags);
 }
 
 fn webhooks(to: &mut Families, webhooks: &[WebhookStatus]) {

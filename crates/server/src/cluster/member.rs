@@ -4,16 +4,18 @@
 //! what the machines want. Requests to the engine and to the local log have tasks of their own, so that none waits for
 //! another.
 
+use super::adopted_names::AdoptedNames;
 use super::engine_access::EngineAccess;
 use super::local_mail::LocalMail;
 use super::member_loop::MemberLoop;
 use super::member_state::MemberShared;
 use super::settings::EngineSettings;
 use bytes::Bytes;
-use cluster::{AcceptAnswer, ClusterStatus, LocalMessage, NewMessage, Node, OnNoReplica, Outcome, Settings, StreamId};
+use cluster::{AcceptAnswer, ClusterId, ClusterStatus, LocalMessage, NewMessage, Node, NodeEntry, OnNoReplica, Outcome, Settings, StreamId};
 use mail::QueueId;
 use os::clock;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -26,6 +28,10 @@ const LIST_RETRY_TIME: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct ClusterMember {
     shared: Arc<MemberShared>,
+    names: Arc<AdoptedNames>,
+    node: mail::Node,
+    cluster: ClusterId,
+    is_draining: Arc<AtomicBool>,
     _tasks: Arc<[MemberTask; 2]>,
 }
 
@@ -40,6 +46,8 @@ pub struct MemberStart {
     pub mail: Vec<LocalMessage>,
     /// Streams that [`LocalMail::keep_stream`] kept.
     pub streams: Vec<StreamId>,
+    /// The names of adopted messages; the local log adds and removes them.
+    pub names: Arc<AdoptedNames>,
 }
 
 /// A task that ends with its handle.
@@ -61,6 +69,10 @@ pub struct MemberStatus {
     pub refusal: Option<String>,
     /// The reason why the engine is not in use, with the next step.
     pub engine_problem: Option<String>,
+    /// It takes no new mail and starts no delivery.
+    pub is_draining: bool,
+    /// The cluster.
+    pub cluster_id: ClusterId,
 }
 
 impl ClusterMember {
@@ -72,7 +84,7 @@ impl ClusterMember {
     /// # Cancel safety
     /// Yes.
     pub async fn start<L: LocalMail>(engine: EngineSettings, start: MemberStart, local: Arc<L>) -> Self {
-        let MemberStart { settings, name, mail, mut streams } = start;
+        let MemberStart { settings, name, mail, mut streams, names } = start;
         let engine = Arc::new(EngineAccess::new(engine));
         let keeper = Arc::clone(&engine);
         let keeping = MemberTask(tokio::spawn(async move { keeper.keep().await }));
@@ -80,11 +92,13 @@ impl ClusterMember {
         streams.extend(first_list(&engine).await);
         streams.sort_unstable();
         streams.dedup();
+        let (number, cluster) = (settings.node.0, settings.cluster);
         let node = Node::new(clock::since_boot(), settings.clone(), name, &streams, mail);
         let shared = Arc::new(MemberShared::new(node, engine));
         let machines = MemberLoop::new(Arc::clone(&shared), local, settings.node, streams);
         let tasks = Arc::new([keeping, MemberTask(tokio::spawn(machines.run()))]);
-        Self { shared, _tasks: tasks }
+        let node = mail::Node::new(number).unwrap_or_default();
+        Self { shared, names, node, cluster, is_draining: Arc::default(), _tasks: tasks }
     }
 
     /// Begins to copy a new message; the answer comes when its copies are on stable storage, or cannot be. Meanwhile
@@ -126,16 +140,32 @@ impl ClusterMember {
         self.shared.tell(|node, now| node.completed(now, id, recipient, outcome));
     }
 
-    /// True if a delivery of this message may start now.
-    #[must_use]
-    pub fn may_start_delivery(&self, id: QueueId) -> bool {
-        self.shared.node().may_start_delivery(clock::since_boot(), id)
+    /// Recipients of messages of the local log are done, in any way.
+    pub fn done_in_log(&self, done: &[(QueueId, u32)]) {
+        let done: Vec<_> = done.iter().map(|(id, recipient)| (self.names.in_cluster(*id), *recipient)).collect();
+        self.shared.tell(|node, now| {
+            for (id, recipient) in done {
+                node.completed(now, id, Some(recipient), Outcome::Delivered);
+            }
+        });
     }
 
-    /// True if the end of the content may be sent now; asked immediately before it.
+    /// Whether the cluster has nothing to do with a message of the local log: it came before this machine joined.
     #[must_use]
-    pub fn may_send_final_dot(&self, id: QueueId) -> bool {
-        self.shared.node().may_send_final_dot(clock::since_boot(), id)
+    pub fn is_foreign(&self, local: QueueId) -> bool {
+        !local.node().is_of(self.node) && !self.names.has_local(local)
+    }
+
+    /// True if a delivery of this message of the local log may start now.
+    #[must_use]
+    pub fn may_start_delivery(&self, local: QueueId) -> bool {
+        self.is_foreign(local) || self.shared.node().may_start_delivery(clock::since_boot(), self.names.in_cluster(local))
+    }
+
+    /// True if the end of the content of this message of the local log may be sent now; asked immediately before it.
+    #[must_use]
+    pub fn may_send_final_dot(&self, local: QueueId) -> bool {
+        self.is_foreign(local) || self.shared.node().may_send_final_dot(clock::since_boot(), self.names.in_cluster(local))
     }
 
     /// The state of the node and its engine.
@@ -146,18 +176,32 @@ impl ClusterMember {
             (node.status(clock::since_boot()), node.refusal().map(ToString::to_string))
         };
         let engine_problem = self.shared.engine.problem().borrow().as_ref().map(ToString::to_string);
-        MemberStatus { cluster, refusal, engine_problem }
+        let is_draining = self.is_draining();
+        MemberStatus { cluster, refusal, engine_problem, is_draining, cluster_id: self.cluster }
     }
 
-    /// The number of other nodes that this one sees.
+    /// The other nodes that this one sees.
     #[must_use]
-    pub fn members(&self) -> usize {
-        self.shared.node().members().count()
+    pub fn nodes(&self) -> Vec<NodeEntry> {
+        self.shared.node().members().cloned().collect()
+    }
+
+    /// Messages that came from other nodes and went to them.
+    #[must_use]
+    pub fn moves(&self) -> &AdoptedNames {
+        &self.names
     }
 
     /// Stops new mail and new deliveries; transactions under way go on.
     pub fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
         self.shared.tell(Node::drain);
+    }
+
+    /// Whether [`ClusterMember::drain`] was called.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
     }
 
     /// Gives the mail of this node to its holders, after the last transaction has ended, and leaves. False if not all

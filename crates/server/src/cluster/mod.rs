@@ -15,9 +15,11 @@
 //!
 //! JetStream is spoken by requests of its own (`api`): the error codes decide whether mail is stored.
 
+mod adopted_names;
 mod api;
 mod connection;
 mod coordination;
+mod copy_envelope;
 mod engine_access;
 mod engine_checks;
 mod error;
@@ -33,9 +35,11 @@ mod settings;
 mod tests;
 mod watch;
 
+pub use adopted_names::AdoptedNames;
 pub use connection::{Engine, EngineConnection};
 pub use coordination::{Coordination, CoordinationAnswer};
 pub use engine_checks::{EngineFinding, EngineFindingState, check_engines};
+pub(crate) use copy_envelope::CopyEnvelope;
 pub use error::EngineAccessError;
 pub use facts::ask_engine;
 pub use local_mail::LocalMail;

@@ -28,7 +28,7 @@ use crate::resolve::Candidate;
 use crate::config::RouteProtocol;
 use crate::context::Context;
 use crate::deadline;
-use crate::dispatch::{ConnectTarget, ConnectionSignal, Dispatch};
+use crate::dispatch::{ConnectTarget, ConnectionSignal, Dispatch, OWNERSHIP_RETRY_TIME};
 use crate::dns::NoHosts;
 use crate::message::{LoadError, OutboundMessage, ReadError};
 use crate::outbound::Outbound;
@@ -309,13 +309,29 @@ impl AttemptWork<'_> {
         }
     }
 
+    /// Loads the message of a job, if this node may deliver it now. `None`: the job is over without an attempt.
+    async fn load(&mut self, job: &Job) -> Option<OutboundMessage> {
+        if !self.dispatch.may_start(job.message).await {
+            self.put_off(job);
+            return None;
+        }
+        match OutboundMessage::load(&self.dispatch.messages, job.message, &job.recipients).await {
+            Ok(outgoing) => return Some(outgoing),
+            Err(LoadError::Nothing) => self.records.push((job.clone(), Feedback::Unsent, None)),
+            Err(LoadError::Unread(why)) => self.put_aside(job, &why),
+        }
+        None
+    }
+
+    /// Has a message wait that another node of the cluster may own. Its recipients stay as they are.
+    fn put_off(&mut self, job: &Job) {
+        let again = self.context.unix_now() + OWNERSHIP_RETRY_TIME;
+        self.records.push((job.clone(), Feedback::Unsent, Some(again)));
+    }
+
     /// Settles a job that cannot be sent to any host.
     async fn fail(&mut self, job: &Job, trouble: &ConnectError) {
-        let outgoing = match OutboundMessage::load(&self.dispatch.messages, job.message, &job.recipients).await {
-            Ok(outgoing) => outgoing,
-            Err(LoadError::Nothing) => return self.records.push((job.clone(), Feedback::Unsent, None)),
-            Err(LoadError::Unread(why)) => return self.put_aside(job, &why),
-        };
+        let Some(outgoing) = self.load(job).await else { return };
         let fates = vec![AttemptOutcome::Failed(trouble.cause()); outgoing.positions.len()];
         let attempt = unsent(self.context, &outgoing, trouble);
         self.settle(job, &attempt, fates, Feedback::Unsent).await;

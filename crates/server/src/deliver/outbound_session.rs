@@ -10,7 +10,7 @@ use super::link::{Link, Next};
 use super::{AttemptWork, answers, extensions, learn, peer};
 use crate::dispatch::ConnectionSignal;
 use crate::message::{Content, ContentForm};
-use crate::message::{LoadError, OutboundMessage, ReadError};
+use crate::message::{OutboundMessage, ReadError};
 use crate::sabotage::{Sabotage, is_sabotaged};
 use crate::settle::{Attempt, AttemptOutcome, Cause};
 use crate::transport::Wait;
@@ -76,6 +76,8 @@ struct OpenTransaction {
     left_out: Vec<Option<AttemptOutcome>>,
     /// Why its content could not be read to the end.
     unread: Option<ReadError>,
+    /// It was broken off, since another node of the cluster may own the message.
+    is_lost: bool,
     began: Instant,
 }
 
@@ -360,10 +362,8 @@ impl OutboundSession<'_> {
                 return;
             }
         };
-        match OutboundMessage::load(&work.dispatch.messages, job.message, &job.recipients).await {
-            Ok(outgoing) => self.begin(job, outgoing).await,
-            Err(LoadError::Nothing) => work.records.push((job, Feedback::Unsent, None)),
-            Err(LoadError::Unread(why)) => work.put_aside(&job, &why),
+        if let Some(outgoing) = work.load(&job).await {
+            self.begin(job, outgoing).await;
         }
     }
 
@@ -399,7 +399,7 @@ impl OutboundSession<'_> {
             drop(spool.record(&job.recipients.iter().map(change).collect::<Vec<_>>()));
         }
         let (token, unread, began) = (self.tokens, None, clock::now());
-        self.open.push_back(OpenTransaction { token, job, outgoing, left_out, unread, began });
+        self.open.push_back(OpenTransaction { token, job, outgoing, left_out, unread, is_lost: false, began });
     }
 
     /// Fits a message to the offers of the peer: without SMTPUTF8, in 7 bits or with shorter lines, where it can be;
@@ -564,6 +564,11 @@ impl OutboundSession<'_> {
         };
         let piece = open.outgoing.next_piece(&self.work.dispatch.messages.reading).await;
         let now = self.link.now();
+        // Behind the last piece the end of the content follows by itself.
+        if !self.work.dispatch.may_end(open.job.message) {
+            open.is_lost = true;
+            return self.link.session.abort_content(now);
+        }
         match piece {
             Ok(Some(piece)) => return self.link.session.content(piece, now),
             Ok(None) => open.unread = Some(ReadError::Bad("its content is shorter than it should be".to_owned())),
@@ -588,6 +593,9 @@ impl OutboundSession<'_> {
         }
         if let Some(why) = &open.unread {
             return self.work.put_aside(&open.job, why);
+        }
+        if open.is_lost {
+            return self.work.put_off(&open.job);
         }
         if self.is_untried(&finished) {
             if finished.outcomes.iter().any(is_used_up) {

@@ -115,7 +115,7 @@ async fn settle_by_time(
     }
 }
 
-/// It cannot be read, and the log tells the operator.
+/// It cannot be read, and the log tells the operator; or another node may own it.
 struct OverdueReadError;
 
 /// Reads overdue recipients, and reserves them; `None` if none of them waits any more, or their failure goes into a
@@ -125,6 +125,9 @@ async fn load(
     message: QueueId,
     recipients: &Positions,
 ) -> Result<Option<(OutboundMessage, Reservation)>, OverdueReadError> {
+    if !dispatch.may_start_now(message) {
+        return Err(OverdueReadError);
+    }
     let is_open = |position: &u32| !dispatch.settler.has_last_result(message, *position);
     let recipients: Vec<u32> = recipients.iter().filter(is_open).collect();
     let claim = Reservation::overdue(dispatch, message, &recipients);

@@ -113,6 +113,7 @@ fn released(dispatch: &Dispatch, original: &OutboundMessage) -> NewMessage {
         class,
         held: None,
         is_partly_held: false,
+        accepts_local: false,
     }
 }
 

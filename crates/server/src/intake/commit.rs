@@ -11,6 +11,7 @@
 
 use super::Enqueue;
 use super::content::FinishedContent;
+use super::copies::append;
 use super::new_message::{NewMessage, Origin, report_waiting};
 use super::rule_holds::{release_others, set_rule_holds};
 use crate::context::Context;
@@ -102,16 +103,13 @@ pub(super) async fn store_all(
     messages: &[(NewMessage, FinishedContent)],
     (origin, queues_only): (Origin, bool),
 ) -> Result<(), (Error, usize)> {
-    let spool = match message_store {
-        MessageStore::Spool { spool, .. } => spool,
-        MessageStore::Discard { messages: count, bytes, .. } => {
-            for (_, content) in messages {
-                count.fetch_add(1, Ordering::Relaxed);
-                bytes.fetch_add(content.bytes, Ordering::Relaxed);
-            }
-            return Ok(());
+    if let MessageStore::Discard { messages: count, bytes, .. } = message_store {
+        for (_, content) in messages {
+            count.fetch_add(1, Ordering::Relaxed);
+            bytes.fetch_add(content.bytes, Ordering::Relaxed);
         }
-    };
+        return Ok(());
+    }
     let framed: Vec<FramedMessage> = messages
         .iter()
         .map(|(message, content)| {
@@ -120,15 +118,17 @@ pub(super) async fn store_all(
             let reserved = origin == Origin::Report;
             let is_read_soon = hold.as_ref().is_some_and(|hold| hold.kind().is_unscreened());
             let waits = !is_read_soon && (queues_only || !message.is_due() || message.first.due > 0);
-            FramedMessage { first: content.first, encoded, body, state: message.first, hold, reserved, waits }
+            let accepts_local = reserved || message.accepts_local;
+            let (first, state) = (content.first, message.first);
+            FramedMessage { first, encoded, body, state, hold, reserved, waits, accepts_local }
         })
         .collect();
-    match append_together(spool, &framed).await {
+    match append_together(message_store, &framed).await {
         Err(Error::TooLarge { .. }) if framed.len() > 1 => {}
         stored => return stored.map_err(|error| (error, framed.len())),
     }
     for (number, message) in framed.iter().enumerate().rev() {
-        append(spool, std::slice::from_ref(message)).await.map_err(|error| (error, number + 1))?;
+        append(message_store, std::slice::from_ref(message)).await.map_err(|error| (error, number + 1))?;
     }
     Ok(())
 }
@@ -137,11 +137,11 @@ pub(super) async fn store_all(
 ///
 /// # Errors
 /// As [`append`]; nothing of them is stored.
-async fn append_together(spool: &Arc<Spool>, messages: &[FramedMessage]) -> Result<(), Error> {
+async fn append_together(message_store: &MessageStore, messages: &[FramedMessage]) -> Result<(), Error> {
     if messages.len() > 1 && is_sabotaged(Sabotage::KeepPartOfTransaction) {
         return Err(Error::TooLarge { bytes: 0, max: 0 });
     }
-    append(spool, messages).await
+    append(message_store, messages).await
 }
 
 /// Declares stored messages of a transaction that failed done.
@@ -204,17 +204,32 @@ pub(super) struct FramedMessage {
     reserved: bool,
     /// No attempt follows at once.
     waits: bool,
+    /// It is taken without a copy at another node of the cluster.
+    accepts_local: bool,
 }
 
 impl FramedMessage {
     /// A message that is alone in its transaction, and attempted at once.
     pub(super) fn alone(encoded: &Arc<Encoded>, body: NewBody, state: State) -> Self {
         let (first, encoded) = (encoded.id(), Arc::clone(encoded));
-        Self { first, encoded, body, state, hold: None, reserved: false, waits: false }
+        Self { first, encoded, body, state, hold: None, reserved: false, waits: false, accepts_local: false }
+    }
+
+    pub(super) fn id(&self) -> QueueId {
+        self.encoded.id()
+    }
+
+    pub(super) fn recipients(&self) -> Vec<NewRecipient<'_>> {
+        self.encoded.recipients()
+    }
+
+    /// It is taken without a copy at another node of the cluster.
+    pub(super) const fn accepts_local(&self) -> bool {
+        self.accepts_local
     }
 
     /// Converts it for the spool; `recipients` are those of its encoded envelope.
-    fn as_new<'a>(&'a self, recipients: &'a [NewRecipient<'a>]) -> spool::NewMessage<'a> {
+    pub(super) fn as_new<'a>(&'a self, recipients: &'a [NewRecipient<'a>]) -> spool::NewMessage<'a> {
         let Self { encoded, body, state, hold, reserved, waits, .. } = self;
         let message = encoded.message(recipients, body.clone());
         spool::NewMessage { reserved: *reserved, state: *state, hold: hold.as_ref(), waits: *waits, ..message }
@@ -226,7 +241,7 @@ impl FramedMessage {
 ///
 /// # Errors
 /// As [`Spool::append_all`].
-pub(super) async fn append(spool: &Arc<Spool>, messages: &[FramedMessage]) -> Result<(), Error> {
+pub(super) async fn append_to_spool(spool: &Arc<Spool>, messages: &[FramedMessage]) -> Result<(), Error> {
     let Some(first) = messages.first().map(|message| message.first) else { return Ok(()) };
     loop {
         let handed_over = if messages.iter().map(|message| message.encoded.len()).sum::<usize>() > MEMBERS_AT_ONCE {

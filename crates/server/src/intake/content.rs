@@ -8,13 +8,14 @@
 //! A crash, or a client that disconnects, before the end leaves chunks that no message names; the spool counts them as
 //! dead.
 
+use super::copies;
 use super::header_end::in_memory;
 use crate::config::SEGMENT_BYTES_MIN;
 use crate::message_store::MessageStore;
 use bytes::Bytes;
 use mail::QueueId;
 use mail::header::{HeaderSection, LineEnd};
-use spool::{Chunk, Commit, Error, NewBody, Spool, Store as _};
+use spool::{Chunk, Commit, Error, NewBody, Store as _};
 
 /// The most of the body of one message that a connection holds in memory.
 pub const RAM_BYTES_MAX: usize = 2 * PIECE_BYTES + 2 * CHUNK_BYTES;
@@ -63,13 +64,10 @@ impl ArrivingBody {
     /// # Cancel safety
     /// Not cancel-safe: a dropped call may have lost a part of `piece`. Call [`Self::abandon`] then.
     pub(super) async fn push(&mut self, message_store: &MessageStore, piece: &[u8]) {
-        let spool = match message_store {
-            MessageStore::Spool { spool, .. } => spool,
-            MessageStore::Discard { .. } => {
-                self.bytes += piece.len() as u64;
-                return;
-            }
-        };
+        if let MessageStore::Discard { .. } = message_store {
+            self.bytes += piece.len() as u64;
+            return;
+        }
         let mut rest = piece;
         while !rest.is_empty() && self.failed.is_none() {
             let taken = match &mut self.filling {
@@ -82,7 +80,7 @@ impl ArrivingBody {
             };
             rest = rest.get(taken..).unwrap_or_default();
             if !rest.is_empty() {
-                self.hand_over(spool);
+                self.hand_over(message_store);
             }
         }
     }
@@ -107,10 +105,8 @@ impl ArrivingBody {
         message_store: &MessageStore,
         header: Bytes,
     ) -> Result<FinishedContent, Error> {
-        if let MessageStore::Spool { spool, .. } = message_store {
-            self.hand_over(spool);
-            self.wait_for_chunk().await;
-        }
+        self.hand_over(message_store);
+        self.wait_for_chunk().await;
         if let Some(error) = self.failed.take() {
             self.abandon(message_store);
             return Err(error);
@@ -132,6 +128,7 @@ impl ArrivingBody {
             && self.chunks > 0
         {
             spool.abort(self.id);
+            copies::abort(message_store, self.id);
         }
         (self.chunks, self.bytes, self.filling) = (0, 0, None);
     }
@@ -142,12 +139,15 @@ impl ArrivingBody {
             && self.chunks > 0
         {
             spool.abort(self.id);
+            copies::abort(message_store, self.id);
         }
     }
 
-    /// Appends the filled chunk to the spool.
-    fn hand_over(&mut self, spool: &Spool) {
+    /// Appends the filled chunk to the spool, and sends it to the holder of a copy.
+    fn hand_over(&mut self, message_store: &MessageStore) {
         let Some(chunk) = self.filling.take().filter(|_| self.failed.is_none()) else { return };
+        let MessageStore::Spool { spool, .. } = message_store else { return };
+        copies::stream(message_store, self.id, chunk.data());
         let bytes = chunk.len() as u64;
         match spool.append_chunk_of(self.first, self.id, self.chunks, chunk) {
             Ok(commit) => {
@@ -208,6 +208,7 @@ impl FinishedContent {
     pub(crate) fn abandon(&self, message_store: &MessageStore) {
         if let (MessageStore::Spool { spool, .. }, NewBody::Chunks { .. }) = (message_store, &self.body) {
             spool.abort(self.id);
+            copies::abort(message_store, self.id);
         }
     }
 }

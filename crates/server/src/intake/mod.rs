@@ -24,6 +24,7 @@
 mod class;
 mod commit;
 mod content;
+mod copies;
 mod enqueue;
 mod header_end;
 mod new_message;

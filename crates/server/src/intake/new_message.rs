@@ -48,6 +48,8 @@ pub(crate) struct NewMessage {
     pub(crate) held: Option<Hold>,
     /// Some recipients are let go when it is durable.
     pub(crate) is_partly_held: bool,
+    /// It is taken without a copy at another node of the cluster, if there is none.
+    pub(crate) accepts_local: bool,
 }
 
 impl NewMessage {
@@ -61,7 +63,7 @@ impl NewMessage {
         } else if kind.queue_only {
             first = first.until(context.unix_now() + context.live.load().config.delivery.give_up_after);
         }
-        Self { envelope, encoded, first, kind, class, held: None, is_partly_held: false }
+        Self { envelope, encoded, first, kind, class, held: None, is_partly_held: false, accepts_local: false }
     }
 
     /// Has the message begin held, for this reason.

@@ -16,7 +16,8 @@
 //! Only a message whose delivery needs no report goes this way: small enough to be in memory, without NOTIFY=SUCCESS,
 //! HOLDFOR or BY. All others are durable first.
 
-use super::commit::{FramedMessage, append};
+use super::commit::FramedMessage;
+use super::copies::append;
 use super::header_end::in_memory;
 use super::{Enqueue, NewMessage};
 use crate::config::Acknowledge;
@@ -265,7 +266,7 @@ pub(crate) fn may_be_early(envelope: &Envelope) -> bool {
 /// # Cancel safety
 /// A message that is being written gets into the spool; before, nothing of it stays.
 pub(crate) async fn commit(
-    context: &Context,
+    context: &Arc<Context>,
     queue: Option<&Arc<dyn Enqueue>>,
     how: Acknowledge,
     message: Message,
@@ -275,7 +276,7 @@ pub(crate) async fn commit(
     let (Some(queue), Some(spool)) = (queue, context.spool().cloned()) else { return Ok(bytes) };
     let Some(early) = queue.uncommitted().begin(&envelope, &content, first) else {
         let body = in_memory(content, spool.header_bytes_max());
-        append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await?;
+        append(&context.message_store, &[FramedMessage::alone(&encoded, body, first)]).await?;
         if !context.live.load().queues_only() {
             let kind = crate::routing::message_properties::MessageProperties::default();
             let message = NewMessage {
@@ -286,6 +287,7 @@ pub(crate) async fn commit(
                 class,
                 held: None,
                 is_partly_held: false,
+                accepts_local: false,
             };
             queue.enqueue(&message, bytes, class);
         }
@@ -303,9 +305,10 @@ pub(crate) async fn commit(
     }
     // The writer is a task of its own: its message is in the spool whether or not the session lives on.
     let (tell, mut written) = oneshot::channel();
+    let context = Arc::clone(context);
     queue.spawn(Box::pin(async move {
         let body = in_memory(content, spool.header_bytes_max());
-        let stored = append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await;
+        let stored = append(&context.message_store, &[FramedMessage::alone(&encoded, body, first)]).await;
         let mut deferred = Vec::new();
         if stored.is_ok() {
             // Before the message counts as stored: recipients that a next hop defers meanwhile are still in progress,

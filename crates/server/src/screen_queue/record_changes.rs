@@ -47,5 +47,6 @@ pub(super) fn released(envelope: &Envelope, destinations: Vec<Vec<u8>>, state: S
         class,
         held: None,
         is_partly_held: false,
+        accepts_local: false,
     }
 }

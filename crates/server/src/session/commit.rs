@@ -7,7 +7,7 @@ use super::Connection;
 use super::answers::{accepted, not_stored, reply};
 use super::screening::JudgedMessage;
 use super::sender_check::CheckedMessage;
-use crate::config::Acknowledge;
+use crate::config::{Acknowledge, OnNoReplica};
 use crate::intake::{
     self, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, TransactionContent, class_of, uncommitted,
 };
@@ -256,6 +256,7 @@ impl Connection {
 
     fn new_message(&self, planned: PlannedMessage, class: Class) -> NewMessage {
         let mut message = NewMessage::new(&self.context, planned, class);
+        message.accepts_local = self.lane.listen.on_no_replica == OnNoReplica::AcceptLocal;
         if message.kind.hold.is_none() && !message.kind.queue_only {
             self.put_off(&mut message);
         }

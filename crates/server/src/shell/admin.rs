@@ -67,6 +67,7 @@ impl Handler for AdminHandler {
             Request::Storms => Answer::Done(to_fields(&server.context.live_statistics.storms())),
             Request::Errors => Answer::Done(to_fields(&server.context.recent_errors.answer())),
             Request::Config => server.answer_config(),
+            Request::ClusterDrain => server.answer_drain(),
             Request::History(question) => server.answer_history(*question).await,
             Request::DeliverTest(to) => server.answer_deliver_test(&to).await,
             Request::Connections(pattern) => server.answer_connections(&pattern),
@@ -108,6 +109,16 @@ impl Server {
             |_| Answer::refused(Reason::Failed, "the answer broke off; the log says why"),
             |status| Answer::Done(to_fields(&status)),
         )
+    }
+
+    /// Has this node of a cluster give its mail to the others and end.
+    fn answer_drain(&self) -> Answer {
+        if self.context.message_store.cluster().is_none() {
+            let text = "this server is no node of a cluster (cluster.id); stop it as any service, its mail stays in its spool";
+            return Answer::refused(Reason::Failed, text);
+        }
+        self.drain_asked.notify_one();
+        Answer::done()
     }
 
     /// Returns the configuration in force, with defaults and the places where values were set.

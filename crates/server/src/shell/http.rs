@@ -9,6 +9,7 @@ use crate::active_config::ActiveConfig;
 use crate::config::{self, Config, HttpRole};
 use crate::digest::answer_link;
 use crate::tls::Acceptor;
+use cluster::StreamState;
 use observe::Event;
 use observe::counters::Counter;
 use operator::answers::StatusAnswer;
@@ -128,6 +129,25 @@ impl Server {
     }
 }
 
+impl AdminHandler {
+    /// Whether mail that must have a copy gets one.
+    fn has_holder(&self) -> Result<(), String> {
+        let Some(member) = self.0.context.message_store.cluster() else { return Ok(()) };
+        let status = member.status();
+        if let Some(refusal) = status.refusal {
+            return Err(refusal);
+        }
+        let live = self.0.context.live.load();
+        let is_needed = |listen: &config::Listen| listen.on_no_replica == config::OnNoReplica::TempFail;
+        let needs_holder = live.config.cluster.copies > 1 && live.config.listen.iter().any(is_needed);
+        let has_holder = status.cluster.streams.iter().any(|stream| stream.state == StreamState::Open);
+        match needs_holder && !has_holder {
+            true => Err("no other node takes copies of mail: see mailrace cluster status".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
 impl HttpHandler for AdminHandler {
     fn access(&self) -> Arc<HttpAccess> {
         Arc::clone(&self.0.context.live.load().http)
@@ -139,7 +159,7 @@ impl HttpHandler for AdminHandler {
             _ if context.stop.has_begun() => "the server is stopping",
             Pressure::Full => "the spool is full: see spool.size_max and spool.free_min",
             Pressure::Poisoned => "the spool takes no more writes since one has failed: look at the log and restart",
-            Pressure::None | Pressure::Slow => return Ok(()),
+            Pressure::None | Pressure::Slow => return self.has_holder(),
         };
         Err(why.to_owned())
     }

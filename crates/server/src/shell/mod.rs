@@ -15,6 +15,7 @@
 //! - [`explain`] traces the route of one recipient without a running server.
 
 pub(crate) mod admin;
+mod cluster_status;
 mod connections;
 pub mod explain;
 mod history;

@@ -4,6 +4,7 @@ use super::source::ConfigSource;
 use super::{history, hold_ends, map_files, state_files};
 use crate::accept::listener::{self, ConnectionAcceptor as Socket};
 use crate::accept::{door, limits};
+use crate::cluster::ClusterMember;
 use crate::config::{Config, ListenProtocol, ListenTls};
 use crate::context::Context;
 use crate::digest;
@@ -17,19 +18,21 @@ use crate::session::ServeSessions;
 use crate::tasks;
 use crate::tls::Acceptor;
 use arc_swap::ArcSwap;
-use observe::Event;
+use observe::{Event, Severity};
 use operator::control;
 use operator::queue;
 use os::{clock, signals, systemd};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
-use tokio::sync::Semaphore;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 /// Searches of the history at once.
 const HISTORY_SEARCHES_MAX: usize = 2;
+/// Time that the other nodes have to take over the mail of one that is drained.
+const HAND_OVER_TIME: Duration = Duration::from_secs(30);
 
 /// How the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +78,8 @@ pub(crate) struct Server {
     pub(super) reloading: AtomicBool,
     /// Searches of the history, each with a thread.
     pub(super) history_searches: Semaphore,
+    /// An operator has this node of a cluster give its mail to the others and end.
+    pub(super) drain_asked: Notify,
 }
 
 impl Server {
@@ -116,6 +121,7 @@ impl Server {
             sent: Mutex::default(),
             reloading: AtomicBool::new(false),
             history_searches: Semaphore::new(HISTORY_SEARCHES_MAX),
+            drain_asked: Notify::new(),
         }
     }
 
@@ -141,7 +147,7 @@ impl Server {
             entry: listeners.len(),
             address,
             lane: ArcSwap::from_pointee(lane),
-            closed: tokio::sync::Notify::new(),
+            closed: Notify::new(),
             is_closed: AtomicBool::new(false),
         });
         listeners.push(Arc::clone(&listener));
@@ -198,7 +204,14 @@ impl Server {
     /// Carries out signals, until one ends the server and its sessions are over.
     pub(crate) async fn until_stopped(self: &Arc<Self>, signals: &mut signals::Signals) -> ShutdownSummary {
         let why = loop {
-            match signals.next().await {
+            let signal = tokio::select! {
+                signal = signals.next() => signal,
+                () = self.drain_asked.notified() => {
+                    self.context.message_store.cluster().into_iter().for_each(ClusterMember::drain);
+                    break "cluster drain";
+                }
+            };
+            match signal {
                 signals::Signal::Terminate { name } => break name,
                 // There is no second one before the first.
                 signals::Signal::TerminateNow => break "SIGTERM",
@@ -229,6 +242,9 @@ impl Server {
             () = tokio::time::sleep(grace) => {}
             () = again => {}
         }
+        if let Some(member) = context.message_store.cluster().filter(|member| member.is_draining()) {
+            self.hand_over(member).await;
+        }
         let mut deliveries_cut_off = 0;
         if let Some(deliveries) = deliveries.filter(|deliveries| !deliveries.is_finished()) {
             deliveries_cut_off = self.outbound.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way());
@@ -243,6 +259,23 @@ impl Server {
         history::close_history(context).await;
         context.record(&Event::Stopped { cut_off: ended.cut_off, deliveries_cut_off });
         ended
+    }
+
+    /// Gives the mail of this node to the others. No session and no delivery goes on.
+    async fn hand_over(&self, member: &ClusterMember) {
+        let messages = member.status().cluster.counts.messages;
+        let (severity, text) = match member.hand_over(HAND_OVER_TIME).await {
+            true => (Severity::Info, format!("{messages} messages are with the other nodes, which deliver them")),
+            false => {
+                let time = HAND_OVER_TIME.as_secs();
+                let text = format!(
+                    "not all holders took over the {messages} messages of this node within {time} s: they adopt them as \
+                     after a crash, and some may be delivered twice"
+                );
+                (Severity::Warning, text)
+            }
+        };
+        self.context.record(&Event::Cluster { severity, text: &text });
     }
 
     /// Puts the configuration and the maps in force for waiting mail.

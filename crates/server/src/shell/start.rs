@@ -20,8 +20,10 @@ use super::source::ConfigSource;
 use super::start_error::StartError;
 use crate::accept::{limits, listener};
 use crate::active_config::ActiveConfig;
+use crate::adopt;
 use crate::admit::logins::Logins;
 use crate::auth::Authenticator;
+use crate::cluster::{EngineSettings, node_settings};
 use crate::config::{self, Config, Loaded};
 use crate::context::Context;
 use crate::dispatch::Dispatch;
@@ -47,6 +49,7 @@ use crate::sink::Behaviour;
 use crate::steering::{SteeringTable, limits_of};
 use crate::tls::{Acceptor, Connector};
 use crate::webhook::{self, Webhook};
+use cluster::Incarnation;
 use mail::{Node, QueueId, QueueIds};
 use observe::{Event, Severity};
 use operator::control::{self, ControlSocket};
@@ -259,6 +262,9 @@ impl Prepared {
         let (context, manager) = (Arc::clone(&inbound.context), Arc::new(manager));
         let limits = limits::Limits::new(limits::Settings::new(&context.live.load().config), context.began);
         let server = Arc::new(Server::new(inbound, outbound, limits, tls, source, hardening, Arc::clone(&manager)));
+        if let (Some(dispatch), Some((spool, recovery))) = (&server.outbound.dispatch, &opened) {
+            join_cluster(&context, dispatch, spool, recovery).await?;
+        }
         let addresses: Vec<_> = bound.listeners.iter().map(|listener| listener.address).collect();
         server.open_all(bound.listeners).map_err(StartError::Unavailable)?;
         server.watch(context.spool().cloned());
@@ -296,7 +302,8 @@ impl Prepared {
             None => (SteeringTable::default(), None),
         };
         let (server_clock, clock_texts) = server_clock(config, opened);
-        let message_store = message_store(opened, server_clock.now()).timed_by(&server_clock);
+        let node = Node::new(config.cluster.node).unwrap_or_default();
+        let message_store = message_store(opened, node, server_clock.now()).timed_by(&server_clock);
         let reasons = config::read_safe_reasons(config.delivery.classes.as_deref(), &routing::load::trust(config))
             .map_err(|faults| StartError::Config(lines(&faults)))?;
         let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
@@ -471,9 +478,7 @@ fn server_clock(config: &Config, opened: Option<&(Arc<Spool>, Recovery)>) -> (Ar
 }
 
 /// Returns the store for messages of a server that starts at `now`.
-pub(crate) fn message_store(opened: Option<&(Arc<Spool>, Recovery)>, now: Duration) -> MessageStore {
-    // One machine has one node; others come with the cluster.
-    let node = Node::default();
+pub(crate) fn message_store(opened: Option<&(Arc<Spool>, Recovery)>, node: Node, now: Duration) -> MessageStore {
     match opened {
         None => MessageStore::discard(QueueIds::new(node)),
         Some((spool, recovery)) => {
@@ -485,6 +490,26 @@ pub(crate) fn message_store(opened: Option<&(Arc<Spool>, Recovery)>, now: Durati
             MessageStore::spool(Arc::clone(spool), ids, recovery.epoch)
         }
     }
+}
+
+/// Starts the node of the cluster that the configuration names, if it names one. Mail comes and goes after that.
+///
+/// # Errors
+/// A file about the cluster beside the spool cannot be used.
+async fn join_cluster(
+    context: &Arc<Context>,
+    dispatch: &Arc<Dispatch>,
+    spool: &Spool,
+    recovery: &Recovery,
+) -> Result<(), StartError> {
+    let config = context.live.load().config.clone();
+    let [a, b, c, d, e, f, g, h, ..] = spool.uuid();
+    let incarnation = Incarnation(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
+    let start = u32::try_from(recovery.epoch).unwrap_or(u32::MAX);
+    let engine = EngineSettings::from_config(&config.cluster);
+    let settings = node_settings(&config.cluster, incarnation, start);
+    let (Some(engine), Some(settings)) = (engine, settings) else { return Ok(()) };
+    adopt::begin(context, dispatch, (engine, settings, config.hostname)).await.map_err(StartError::Config)
 }
 
 /// Logs the start, and what the spool has.

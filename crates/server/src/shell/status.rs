@@ -1,6 +1,7 @@
 //! Collects the state of the server for the answer to `status`.
 
 use super::admin::SENT;
+use super::cluster_status::cluster_status;
 use super::server::{Server, lock};
 use crate::admit::logins::LoginOver;
 use crate::config;
@@ -71,6 +72,7 @@ impl Server {
             pickup: PickupStatus { files: self.waiting_files.files(), full: self.waiting_files.is_full() },
             expansions: context.expansions.counts(),
             log: self.log_status(),
+            cluster: context.message_store.cluster().map(cluster_status),
             webhooks: context.webhooks.iter().map(|webhook| webhook.status()).collect(),
             history: context.history.as_ref().map(History::status),
             spool: self.spool_status(&live.config.spool, &spool),

@@ -150,7 +150,7 @@ impl Machine {
         let lane = Arc::new(ListenerProfile::new(&config, listen, None, None));
         let resolver = Resolver::new(&config.dns).unwrap();
         let context = Arc::new(Context::new(
-            start::message_store(Some(&opened), Duration::from_micros(clock::unix_us())),
+            start::message_store(Some(&opened), mail::Node::default(), Duration::from_micros(clock::unix_us())),
             self.log.clone(),
             ActiveConfig::new(config, None),
             crate::routing::Routing::plain(),

@@ -16,7 +16,7 @@ use super::{AttemptWork, settle};
 use crate::context::Context;
 use crate::dispatch::{ConnectTarget, ConnectionSignal};
 use crate::local_delivery::{self, LocalJob, Source};
-use crate::message::{Content, LoadError, OutboundMessage};
+use crate::message::{Content, OutboundMessage};
 use crate::outbound::Outbound;
 use crate::settle::{AttemptOutcome, Cause};
 use mail::{Address, EnhancedCode, Outcome, Recipient, Reply, ReplyCode};
@@ -59,11 +59,7 @@ pub(super) async fn run(mut work: AttemptWork<'_>, to: To, way: &ConnectTarget, 
 
 /// Carries out a job.
 async fn one(work: &mut AttemptWork<'_>, to: &To, job: &Job) {
-    let mut outgoing = match OutboundMessage::load(&work.dispatch.messages, job.message, &job.recipients).await {
-        Ok(outgoing) => outgoing,
-        Err(LoadError::Nothing) => return work.records.push((job.clone(), Feedback::Unsent, None)),
-        Err(LoadError::Unread(why)) => return work.put_aside(job, &why),
-    };
+    let Some(mut outgoing) = work.load(job).await else { return };
     let now = work.context.now_of(&outgoing.envelope);
     if let Some(cause) = Cause::too_late(&outgoing.envelope, now) {
         return work

@@ -58,6 +58,7 @@ impl TestNode {
             name: name.to_owned(),
             mail: self.log.live(),
             streams: self.log.contents().streams.clone(),
+            names: Arc::default(),
         };
         self.member = Some(ClusterMember::start(engine, start, Arc::clone(&self.log)).await);
     }
@@ -89,7 +90,7 @@ impl TestNode {
             let status = self.member().status();
             assert_eq!(status.refusal, None);
             let open = status.cluster.streams.iter().filter(|one| one.state == StreamState::Open).count();
-            let is_ready = status.cluster.is_member && self.member().members() >= others && open >= others;
+            let is_ready = status.cluster.is_member && self.member().nodes().len() >= others && open >= others;
             is_ready.then_some(())
         })
         .await;

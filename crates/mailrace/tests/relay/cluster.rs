@@ -1,0 +1,148 @@
+//! Nodes of a cluster with real engines: the mail of a node that is killed with its engine goes on at another one.
+
+use crate::hop::{Act, At, Hop, Manners};
+use crate::world::{impatient, killed, send, waiting};
+use std::collections::BTreeMap;
+use testkit::client::greeted;
+use testkit::harness::{Server, Setup, poll};
+use testkit::nats::{Nats, Options};
+
+const ID: &str = "\"00112233445566778899aabbccddeeff\"";
+
+/// A node that sends everything to this hop.
+fn node(hop: &Hop, engines: &[Nats], number: usize) -> Setup {
+    let own = &engines[number - 1];
+    let others = engines.iter().filter(|other| other.port != own.port);
+    let addresses: Vec<String> = std::iter::once(own).chain(others).map(|one| format!("{:?}", one.address())).collect();
+    impatient()
+        .set("hostname", format!("\"mx{number}.test\""))
+        .set("route.smart_host", format!("[{:?}]", hop.name()))
+        .set("cluster.id", ID)
+        .set("cluster.node", number.to_string())
+        .set("cluster.engines", format!("[{}]", addresses.join(", ")))
+        .set("cluster.monitor", format!("\"127.0.0.1:{}\"", own.monitor_port))
+}
+
+/// Three nodes and their engines, which see each other.
+fn three(hop: &Hop) -> Option<(Vec<Nats>, Vec<Server>)> {
+    let engines = Nats::cluster(3, &Options::default())?;
+    let servers: Vec<Server> = (1..=3).map(|number| node(hop, &engines, number).start()).collect();
+    for server in &servers {
+        takes_copies(server);
+    }
+    Some((engines, servers))
+}
+
+/// Waits until a node finds a holder for its mail.
+fn takes_copies(server: &Server) {
+    poll("a node that copies mail", || {
+        reply_to(server, b"Subject: first\r\n\r\n").starts_with("250").then_some(())
+    });
+}
+
+/// Sends a message; the reply to it.
+fn reply_to(server: &Server, content: &[u8]) -> String {
+    let mut client = greeted(server.address());
+    client.envelope();
+    client.expect("DATA", "354");
+    client.send(content);
+    client.send(b".\r\n");
+    client.reply()
+}
+
+/// A next hop that defers mail to all but `now`.
+fn deferring() -> Manners {
+    Manners::default().script(|moment| match moment.at {
+        At::Rcpt if moment.line.contains("<later") => Act::Say("451 4.2.0 not now"),
+        _ => Act::Well,
+    })
+}
+
+/// How often each message came, by its subject.
+fn came(hop: &Hop) -> BTreeMap<String, usize> {
+    let mut count = BTreeMap::new();
+    for mail in hop.mails() {
+        let text = mail.text();
+        let subject = text.lines().find_map(|line| line.strip_prefix("Subject: ")).unwrap_or("none").to_owned();
+        *count.entry(subject).or_default() += 1;
+    }
+    count
+}
+
+#[test]
+fn mail_of_a_node_that_is_killed_with_its_engine_goes_on_whole_and_once() {
+    let hop = Hop::new(deferring());
+    let Some((mut engines, mut servers)) = three(&hop) else { return };
+    let large = "0123456789abcdef\r\n".repeat(20_000);
+    let mut sent = Vec::new();
+    for number in 0..40 {
+        let body = if number % 10 == 0 { large.as_str() } else { "short\r\n" };
+        let content = format!("Subject: m{number}\r\n\r\n{body}");
+        send(&servers[0], "a@client.test", &["later@x.test", "now@x.test"], content.as_bytes());
+        sent.push((format!("m{number}"), content));
+    }
+    poll("all deliveries that can be", || (came(&hop).len() >= 40 && waiting(&servers[0]) >= 40).then_some(()));
+    // Their ends reach the holders within a tenth of a second, and are due at least every few seconds.
+    testkit::harness::pause(std::time::Duration::from_secs(1));
+    servers[0].kill();
+    engines[0].kill();
+    hop.behave(Manners::default());
+    poll("the mail of the dead node", || {
+        let came = came(&hop);
+        sent.iter().all(|(subject, _)| came.get(subject) == Some(&2)).then_some(())
+    });
+    for mail in hop.mails() {
+        let text = mail.text();
+        if let Some((_, content)) = sent.iter().find(|(subject, _)| text.contains(&format!("Subject: {subject}\r\n"))) {
+            assert!(text.replace("\r\n..", "\r\n.").contains(content.as_str()), "{}", &text[..text.len().min(400)]);
+        }
+    }
+    let log = |server: &mut Server| {
+        server.pass_over();
+        server.log.iter().filter(|line| line.contains("adopted: was=")).cloned().collect::<Vec<_>>()
+    };
+    let adopted: Vec<String> = servers.iter_mut().skip(1).flat_map(log).collect();
+    assert_eq!(adopted.len(), 40, "{adopted:#?}");
+    assert!(adopted.iter().all(|line| line.contains("dup-possible")), "{adopted:#?}");
+
+    // The node comes back and leaves alone what the others have delivered.
+    engines[0].restart();
+    let dead = servers.remove(0);
+    let back = killed(dead).start();
+    poll("an empty queue", || (waiting(&back) == 0).then_some(()));
+    for server in &servers {
+        poll("an empty queue", || (waiting(server) == 0).then_some(()));
+    }
+    let twice: Vec<_> = came(&hop).into_iter().filter(|(name, count)| name.starts_with('m') && *count != 2).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+}
+
+#[test]
+fn without_another_node_mail_is_refused_or_taken_alone_as_the_listener_says() {
+    let hop = Hop::good();
+    let Some(engines) = Nats::start(&Options::default()).map(|one| vec![one]) else { return };
+    let refusing = node(&hop, &engines, 1).start();
+    let reply = reply_to(&refusing, b"Subject: none\r\n\r\n");
+    assert_eq!(reply, "451 4.3.0 No second copy of the message can be stored now, try again later");
+    poll("the message is gone", || (refusing.status("/queue/messages") == 0).then_some(()));
+    let setup = refusing.stop_for_setup();
+    let taking = setup.listen("on_no_replica = \"accept_local\"").start();
+    send(&taking, "a@client.test", &["b@x.test"], b"Subject: alone\r\n\r\n");
+    poll("the message", || (hop.count() == 1).then_some(()));
+    assert_eq!(came(&hop).keys().cloned().collect::<Vec<_>>(), ["alone"]);
+}
+
+#[test]
+fn a_node_starts_and_delivers_without_its_engine() {
+    let hop = Hop::good();
+    let Some(mut engines) = Nats::start(&Options::default()).map(|one| vec![one]) else { return };
+    let setup = node(&hop, &engines, 1).listen("on_no_replica = \"accept_local\"").set("delivery.mode", "\"queue\"");
+    let server = setup.start();
+    send(&server, "a@client.test", &["b@x.test"], b"Subject: before\r\n\r\n");
+    let setup = server.stop_for_setup();
+    engines[0].kill();
+    let server = setup.set("delivery.mode", "\"background\"").start();
+    poll("mail without copies", || (hop.count() == 1).then_some(()));
+    send(&server, "a@client.test", &["b@x.test"], b"Subject: after\r\n\r\n");
+    poll("mail without an engine", || (hop.count() == 2).then_some(()));
+}

@@ -1,0 +1,80 @@
+//! The state of the cluster as this node sees it, for the answer to `status`.
+
+use crate::cluster::{ClusterMember, MemberStatus};
+use cluster::{AdoptionStatus, HostageReason, HostageStatus, StreamState, StreamStatus};
+use operator::answers::{ClusterAdoption, ClusterAnswer, ClusterHostage, ClusterNode, ClusterStream};
+
+/// Describes the node.
+pub(super) fn cluster_status(member: &ClusterMember) -> ClusterAnswer {
+    let MemberStatus { cluster: status, refusal, engine_problem, is_draining, cluster_id } = member.status();
+    let state = match () {
+        () if refusal.is_some() => "refused",
+        () if is_draining => "draining",
+        () if !status.has_majority => "alone",
+        () if status.is_member => "member",
+        () => "joining",
+    };
+    ClusterAnswer {
+        cluster: cluster_id.to_string(),
+        node: status.node.0,
+        state: state.to_owned(),
+        refusal,
+        engine_problem,
+        messages: number(status.counts.messages),
+        unreplicated: number(status.counts.unreplicated),
+        waiting_for_stream: number(status.counts.waiting_for_stream),
+        adopted_waiting: number(status.adopted_waiting),
+        adopted: member.moves().adopted_count(),
+        given_up: member.moves().given_up_count(),
+        nodes: member
+            .nodes()
+            .into_iter()
+            .map(|entry| ClusterNode { node: entry.node.0, name: entry.name, draining: entry.is_draining })
+            .collect(),
+        streams: status.streams.iter().map(stream).collect(),
+        adoptions: status.adoptions.iter().map(adoption).collect(),
+        hostages: status.hostages.iter().map(hostage).collect(),
+    }
+}
+
+fn number(of: usize) -> u64 {
+    u64::try_from(of).unwrap_or(u64::MAX)
+}
+
+fn stream(one: &StreamStatus) -> ClusterStream {
+    let state = match one.state {
+        StreamState::Opening => "opening",
+        StreamState::Reading => "reading",
+        StreamState::Open => "open",
+        StreamState::Stalled => "stalled",
+        StreamState::WithAdopter => "with adopter",
+        StreamState::TakenBack => "taken back",
+    };
+    ClusterStream {
+        holder: one.stream.holder.0,
+        state: state.to_owned(),
+        messages: one.messages,
+        unstored_outcomes: number(one.unstored_completions),
+        waiting_bytes: number(one.waiting_octets),
+        lag_ms: one.lag.map(|lag| u64::try_from(lag.as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+fn adoption(one: &AdoptionStatus) -> ClusterAdoption {
+    let (owner, holder) = (one.stream.owner.0, one.stream.holder.0);
+    ClusterAdoption { owner, holder, step: one.step.to_owned(), taken: number(one.taken) }
+}
+
+fn hostage(one: &HostageStatus) -> ClusterHostage {
+    let (owner, holder) = (one.stream.owner, one.stream.holder);
+    let why = match one.why {
+        HostageReason::HolderOutOfReach => format!("the engine of {holder} does not answer: start it, or start {owner}"),
+        HostageReason::NoMajority => "no majority of the engines answers: start more of them".to_owned(),
+        HostageReason::PartOpen { by } => format!("{by} stopped while it adopted a part: start {by}"),
+        HostageReason::NewerVersion { version } => {
+            format!("a later version of mailrace wrote it (blocks of version {version}): upgrade a node")
+        }
+        HostageReason::Damaged => format!("its copies are damaged or lost: start {owner}"),
+    };
+    ClusterHostage { owner: owner.0, holder: holder.0, messages: one.messages, why }
+}
