@@ -314,7 +314,7 @@ impl<'a> Event<'a> {
                 v.text("to", to);
             }
             Self::Adopted { was, may_be_duplicate, .. } => {
-                (v.0)("was", Value::Id(was));
+                (v.0)("adopted", Value::Id(was));
                 v.text("duplicate", if may_be_duplicate { "possible" } else { "no" });
             }
             Self::HoldEnded { recipients, by, why, .. } => {

@@ -370,10 +370,8 @@ fn write_process(event: &Event<'_>, out: &mut String) {
         Event::Spool { text, .. } => end(out, "spool: ", text),
         Event::Cluster { text, .. } => end(out, "cluster: ", text),
         Event::Adopted { was, may_be_duplicate, .. } => {
-            put(out, format_args!("adopted: was={was}"));
-            if may_be_duplicate {
-                put(out, format_args!(", X-class: dup-possible"));
-            }
+            let duplicate = if may_be_duplicate { "possible" } else { "no" };
+            put(out, format_args!("adopted={was}, duplicate={duplicate}"));
         }
         Event::LogDropped { lines } => {
             put(out, format_args!("log: {lines} lines dropped, the writer cannot keep up"));

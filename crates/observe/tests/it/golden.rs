@@ -72,6 +72,10 @@ fn mail_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             "ID: from=<a@ext.test>, size=0, class=0, nrcpts=0, proto=ESMTP, daemon=MTA, relay=localhost [127.0.0.1]",
         ),
         (
+            Event::Adopted { id, was: id, may_be_duplicate: true },
+            "ID: adopted=6AKElS00000000, duplicate=possible",
+        ),
+        (
             Event::Queued { id, to: &["<u1@ok.test>"], mailer: "esmtp", priority: 30_015, quarantine: None },
             "ID: to=<u1@ok.test>, delay=00:00:00, mailer=esmtp, pri=30015, stat=queued",
         ),
@@ -368,10 +372,6 @@ fn process_lines() -> Vec<(Event<'static>, &'static str)> {
         (
             Event::Cluster { severity: Severity::Warning, text: "node 3: its engine does not answer" },
             "cluster: node 3: its engine does not answer",
-        ),
-        (
-            Event::Adopted { id: queue_id(), was: queue_id(), may_be_duplicate: true },
-            "6AK900000000: adopted: was=6AK900000000, X-class: dup-possible",
         ),
         (Event::LogDropped { lines: 812 }, "log: 812 lines dropped, the writer cannot keep up"),
         (

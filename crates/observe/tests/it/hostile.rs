@@ -161,6 +161,7 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
         Event::DestinationDown { .. } => keys.extend(["destination", "state", "retry", "why"]),
         Event::DestinationUp { .. } => keys.extend(["destination", "state", "down"]),
         Event::QuarantineDigest { .. } => keys.extend(["digest", "messages", "to"]),
+        Event::Adopted { .. } => keys.extend(["adopted", "duplicate"]),
         Event::HoldEnded { .. } => keys.extend(["hold", "recipients", "by", "why"]),
         Event::StandingOrder { by, .. } => {
             keys.extend(["order", "name"]);
