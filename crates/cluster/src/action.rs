@@ -197,13 +197,13 @@ pub enum Report {
         /// Time until mail is taken over.
         wait: Duration,
     },
-    /// A message was adopted whose recipients may have had it already (`X-class: dup-possible`).
+    /// A message was adopted whose recipients may have had it already (`duplicate=possible` in the log).
     PossibleDuplicate {
         /// The message.
         id: QueueId,
     },
     /// The owner delivers a message that another node may have adopted: the stream with the list of what was taken is
-    /// lost. Recipients may get it twice (`X-class: dup-possible`).
+    /// lost. Recipients may get it twice (`duplicate=possible` in the log).
     AdoptionUnknown {
         /// The message.
         id: QueueId,

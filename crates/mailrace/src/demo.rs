@@ -5,8 +5,8 @@
 //! by a next hop in this process. The report says that a kill does not show a loss of power.
 
 mod books;
-mod children;
-mod clock;
+pub(crate) mod children;
+pub(crate) mod clock;
 mod report;
 mod storms;
 

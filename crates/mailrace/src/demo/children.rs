@@ -21,7 +21,7 @@ const READY: &str = "mailrace: ready on ";
 
 /// A server in a process of its own. Dropping it kills it.
 #[derive(Debug)]
-struct Server {
+pub(crate) struct DemoServer {
     child: Child,
     /// Held, so that a server that says more does not die of it. It is not read: a full pipe of log lines does not hold
     /// up the server.
@@ -30,9 +30,9 @@ struct Server {
     address: SocketAddr,
 }
 
-impl Server {
+impl DemoServer {
     /// Starts a server and waits until it takes connections.
-    fn start(words: &[String], stderr: Stdio) -> Result<Self, Failure> {
+    pub(crate) fn start(words: &[String], stderr: Stdio) -> Result<Self, Failure> {
         let program = std::env::current_exe().map_err(|error| Failure::io("finding this program", &error))?;
         let mut command = Command::new(program);
         // Its configuration is all on the command line.
@@ -53,6 +53,30 @@ impl Server {
         Ok(Self { child, _said: said, address })
     }
 
+    /// Where it takes connections.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it by SIGKILL and waits until it is gone.
+    ///
+    /// # Errors
+    /// It had ended by itself.
+    pub(crate) fn kill(&mut self) -> Result<(), Failure> {
+        let failed = |error| Failure::io("killing a server of the demonstration", &error);
+        if let Some(status) = self.child.try_wait().map_err(failed)? {
+            return Err(Failure::new(Exit::Io, format!("a server ended before it was killed: {status}")));
+        }
+        self.child.kill().map_err(failed)?;
+        self.child.wait().map_err(failed)?;
+        Ok(())
+    }
+
     /// Asks it to end in good order and waits until it has.
     fn end(mut self) -> Result<(ExitStatus, String), Failure> {
         let failed = |error| Failure::io("ending a server of the demonstration", &error);
@@ -63,7 +87,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for DemoServer {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
@@ -83,7 +107,7 @@ fn stderr_of(child: &mut Child) -> String {
 /// The relay: `mailrace serve`.
 #[derive(Debug)]
 pub(super) struct Relay {
-    server: Server,
+    server: DemoServer,
     control: PathBuf,
 }
 
@@ -99,17 +123,17 @@ impl Relay {
         for setting in arguments.settings(next_hop).into_iter().chain(name) {
             words.extend(["--set".to_owned(), setting]);
         }
-        Ok(Self { server: Server::start(&words, Stdio::inherit())?, control: arguments.control() })
+        Ok(Self { server: DemoServer::start(&words, Stdio::inherit())?, control: arguments.control() })
     }
 
     /// Where it takes connections.
     pub(super) fn address(&self) -> SocketAddr {
-        self.server.address
+        self.server.address()
     }
 
     /// The number of its process.
     pub(super) fn process(&self) -> u32 {
-        self.server.child.id()
+        self.server.process()
     }
 
     /// A connection to its control socket.
@@ -136,12 +160,7 @@ impl Relay {
     /// # Errors
     /// It had ended by itself.
     pub(super) fn kill(mut self) -> Result<(), Failure> {
-        let failed = |error| Failure::io("killing the relay", &error);
-        if let Some(status) = self.server.child.try_wait().map_err(failed)? {
-            return Err(Failure::new(Exit::Io, format!("the relay ended before it was killed: {status}")));
-        }
-        self.server.child.kill().map_err(failed)?;
-        self.server.child.wait().map_err(failed)?;
+        self.server.kill()?;
         // It ran, so the socket is its own; killed, it could not remove it.
         drop(std::fs::remove_file(&self.control));
         Ok(())
@@ -150,7 +169,7 @@ impl Relay {
 
 /// A next hop that keeps nothing: `mailrace sink`.
 #[derive(Debug)]
-pub(super) struct Sink(Server);
+pub(super) struct Sink(DemoServer);
 
 impl Sink {
     /// Starts a sink on a free port of 127.0.0.1.
@@ -159,17 +178,17 @@ impl Sink {
     /// It ended, with its words.
     pub(super) fn start() -> Result<Self, Failure> {
         let words = ["sink", "--listen", "127.0.0.1:0"].map(str::to_owned);
-        Server::start(&words, Stdio::piped()).map(Self)
+        DemoServer::start(&words, Stdio::piped()).map(Self)
     }
 
     /// Where it takes connections.
     pub(super) fn address(&self) -> SocketAddr {
-        self.0.address
+        self.0.address()
     }
 
     /// The number of its process.
     pub(super) fn process(&self) -> u32 {
-        self.0.child.id()
+        self.0.process()
     }
 
     /// Ends it if it runs; returns the number of messages that it reports, if it had the time to.

@@ -7,12 +7,12 @@ const ASK_EVERY: Duration = Duration::from_millis(5);
 
 /// The monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
-pub(super) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
 /// Waits before a server is asked again. The figures of the demonstration are as coarse as this.
 #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
-pub(super) fn pause() {
+pub(crate) fn pause() {
     std::thread::sleep(ASK_EVERY);
 }

@@ -99,11 +99,11 @@ fn mail_of_a_node_that_is_killed_with_its_engine_goes_on_whole_and_once() {
     }
     let log = |server: &mut Server| {
         server.pass_over();
-        server.log.iter().filter(|line| line.contains("adopted: was=")).cloned().collect::<Vec<_>>()
+        server.log.iter().filter(|line| line.contains(": adopted=")).cloned().collect::<Vec<_>>()
     };
     let adopted: Vec<String> = servers.iter_mut().skip(1).flat_map(log).collect();
     assert_eq!(adopted.len(), 40, "{adopted:#?}");
-    assert!(adopted.iter().all(|line| line.contains("dup-possible")), "{adopted:#?}");
+    assert!(adopted.iter().all(|line| line.contains("duplicate=possible")), "{adopted:#?}");
 
     // The node comes back and leaves alone what the others have delivered.
     engines[0].restart();

@@ -40,7 +40,7 @@ pub(super) fn text(report: &Report) -> Option<(Severity, String)> {
         Report::PossibleDuplicate { .. } => return None,
         Report::AdoptionUnknown { id } => (
             Severity::Warning,
-            format!("{id}: the list of adopted mail is lost; it is delivered here, X-class: dup-possible"),
+            format!("{id}: the list of adopted mail is lost; it is delivered here, duplicate=possible"),
         ),
         Report::BlockPassedOver { stream, sequence, why } => (
             Severity::Error,
