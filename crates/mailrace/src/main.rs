@@ -67,8 +67,6 @@ enum Command {
     /// Show a relay under a storm, killed and counted; then stay up to be tried
     #[command(after_help = demo::HELP)]
     Demo(demo::DemoArguments),
-    /// demo of a cluster
-    ClusterDemo(cluster_demo::ClusterDemoArguments),
     #[command(flatten)]
     Control(control_commands::ControlCommand),
     /// Watch the running server: rates, destinations, who waits for long; with keys to retry and hold
@@ -202,7 +200,6 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
-        Command::ClusterDemo(arguments) => cluster_demo::run(&arguments),
         Command::Sink(arguments) => sink::run(arguments),
         Command::Check(arguments) => config_commands::check(&arguments),
         Command::Setup(arguments) => setup_command::run(&arguments),

@@ -1,14 +1,17 @@
-//! `mailrace cluster`: the files of a node of a cluster, and a look at its engines (`docs/cluster.md`).
+//! `mailrace cluster`: the files of a node of a cluster, a look at its engines and at the running node, and a
+//! demonstration (`docs/cluster.md`).
 //!
 //! `init` and `join` only make new files, and print what else is to be done; the configuration file is for the operator
-//! to change. `verify` changes nothing.
+//! to change. `status` and `verify` change nothing.
 
 mod join_file;
 mod make_node;
 mod new_files;
 mod node_files;
+mod running_node;
 mod verify;
 
+use crate::cluster_demo;
 use crate::exit::{Exit, Failure};
 use clap::Subcommand;
 
@@ -21,6 +24,15 @@ pub(crate) enum ClusterCommand {
     /// Make the files of a further node, with the file that init has made
     #[command(after_help = make_node::JOIN_HELP)]
     Join(Box<make_node::JoinArguments>),
+    /// Show this node: its copies, the other nodes, adoptions, mail that waits for a node
+    #[command(after_help = running_node::STATUS_HELP)]
+    Status(running_node::ClusterStatusArguments),
+    /// Give the mail of this node to the others, without duplicates, and end the server
+    #[command(after_help = running_node::DRAIN_HELP)]
+    Drain(running_node::DrainArguments),
+    /// Show nodes, engines and a balancer under a storm and a kill -9, and count
+    #[command(after_help = cluster_demo::HELP)]
+    Demo(cluster_demo::ClusterDemoArguments),
     /// Ask the engines and the running nodes whether they fit together
     #[command(after_help = verify::HELP)]
     Verify(verify::VerifyClusterArguments),
@@ -31,6 +43,9 @@ pub(crate) fn run(command: &ClusterCommand) -> Result<Exit, Failure> {
     match command {
         ClusterCommand::Init(arguments) => make_node::init(arguments),
         ClusterCommand::Join(arguments) => make_node::join(arguments),
+        ClusterCommand::Status(arguments) => running_node::status(arguments),
+        ClusterCommand::Drain(arguments) => running_node::drain(arguments),
+        ClusterCommand::Demo(arguments) => cluster_demo::run(arguments),
         ClusterCommand::Verify(arguments) => verify::run(arguments),
     }
 }

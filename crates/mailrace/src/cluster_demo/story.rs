@@ -240,7 +240,7 @@ pub(super) fn commands_text(parts: &Parts) -> String {
     let node = parts.nodes.iter().skip(1).map(DemoNode::control).next().map(Path::display);
     let control = node.map(|path| path.to_string()).unwrap_or_default();
     format!(
-        "The other nodes stay up until Ctrl-C. To try:\n   mailrace cluster status --socket {control}\n   \
+        "The other nodes stay up until Ctrl-C. To try:\n   mailrace cluster status --control {control}\n   \
          swaks --server {} --from a@demo.example --to b@demo.example",
         Balancer::address(&parts.balancer)
     )

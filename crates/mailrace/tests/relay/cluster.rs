@@ -4,7 +4,7 @@ use crate::hop::{Act, At, Hop, Manners};
 use crate::world::{impatient, killed, send, waiting};
 use std::collections::BTreeMap;
 use testkit::client::greeted;
-use testkit::harness::{Server, Setup, poll};
+use testkit::harness::{Server, Setup, poll, text};
 use testkit::nats::{Nats, Options};
 
 const ID: &str = "\"00112233445566778899aabbccddeeff\"";
@@ -115,6 +115,37 @@ fn mail_of_a_node_that_is_killed_with_its_engine_goes_on_whole_and_once() {
     }
     let twice: Vec<_> = came(&hop).into_iter().filter(|(name, count)| name.starts_with('m') && *count != 2).collect();
     assert!(twice.is_empty(), "{twice:?}");
+}
+
+#[test]
+fn a_node_that_is_drained_leaves_its_mail_to_the_others_which_deliver_it_once() {
+    let hop = Hop::new(deferring());
+    let Some((_engines, mut servers)) = three(&hop) else { return };
+    for number in 0..20 {
+        let content = format!("Subject: m{number}\r\n\r\nbody\r\n");
+        send(&servers[0], "a@client.test", &["later@x.test", "now@x.test"], content.as_bytes());
+    }
+    poll("all deliveries that can be", || (came(&hop).len() >= 20).then_some(()));
+    let output = servers[0].control(&["cluster", "drain"], b"");
+    assert!(output.status.success(), "{}", text(&output));
+    let ended = servers.remove(0).ended();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(ended.log.iter().any(|line| line.contains("messages are with the other nodes")), "{:#?}", ended.log);
+    hop.behave(Manners::default());
+    poll("the mail of the node that left", || {
+        let came = came(&hop);
+        (0..20).all(|number| came.get(&format!("m{number}")).is_some_and(|times| *times >= 2)).then_some(())
+    });
+    let mut adopted = 0;
+    for server in servers {
+        poll("an empty queue", || (waiting(&server) == 0).then_some(()));
+        let log = server.stop().log;
+        let lines: Vec<&String> = log.iter().filter(|line| line.contains(": adopted=")).collect();
+        assert!(lines.iter().all(|line| line.contains("duplicate=no")), "{lines:#?}");
+        adopted += lines.len();
+    }
+    assert_eq!(adopted, 20);
+    assert!(came(&hop).iter().all(|(name, times)| !name.starts_with('m') || *times == 2), "{:?}", came(&hop));
 }
 
 #[test]

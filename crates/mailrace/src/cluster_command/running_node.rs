@@ -1,0 +1,150 @@
+//! The running node of this machine: `mailrace cluster status` and `mailrace cluster drain`.
+
+use crate::control_client::{Control, ControlTarget};
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, count, thousands};
+use clap::Args;
+use operator::answers::{ClusterAnswer, StatusAnswer};
+use operator::control::Request;
+use serde_json::json;
+
+/// The end of `status --help`.
+pub(super) const STATUS_HELP: &str = "\
+Exit status:
+   0  this node takes part, and its mail has its copies
+   1  it does not, or some mail has no copy, or mail of an absent node waits
+  69  the server does not answer, or is no node of a cluster";
+
+/// The end of `drain --help`.
+pub(super) const DRAIN_HELP: &str = "\
+The server takes no more mail (421, /healthz/ready 503), ends what is under way, has the other nodes take over its queue,
+and ends. They deliver it without a duplicate. mailrace cluster status, or the log, says how far it is.
+
+Exit status:
+   0  it has begun
+  69  the server does not answer
+  70  the server is no node of a cluster";
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ClusterStatusArguments {
+    #[command(flatten)]
+    target: ControlTarget,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DrainArguments {
+    #[command(flatten)]
+    target: ControlTarget,
+}
+
+/// Shows the node.
+pub(super) fn status(arguments: &ClusterStatusArguments) -> Result<Exit, Failure> {
+    let status: StatusAnswer = Control::connect(&arguments.target.path())?.ask_for(&Request::Status)?;
+    let Some(cluster) = status.cluster else {
+        let text = "this server is no node of a cluster; mailrace cluster init makes the files of one";
+        return Err(Failure::new(Exit::Unavailable, text));
+    };
+    let mut output = Output::new();
+    if arguments.json {
+        output.print_json(&json!(cluster));
+    } else {
+        lines(&cluster).into_iter().for_each(|line| output.print_line(line));
+    }
+    output.finish()?;
+    let is_well = cluster.state == "member" && cluster.unreplicated == 0 && cluster.hostages.is_empty();
+    Ok(if is_well { Exit::Ok } else { Exit::Lost })
+}
+
+/// Has the node give its mail to the others.
+pub(super) fn drain(arguments: &DrainArguments) -> Result<Exit, Failure> {
+    Control::connect(&arguments.target.path())?.request(&Request::ClusterDrain)?;
+    let mut output = Output::new();
+    output.print_line("draining: the other nodes take over the mail of this one, then the server ends");
+    output.finish()?;
+    Ok(Exit::Ok)
+}
+
+/// The answer as lines.
+fn lines(cluster: &ClusterAnswer) -> Vec<String> {
+    let mut lines = vec![format!("node {} of cluster {}: {}", cluster.node, cluster.cluster, cluster.state)];
+    lines.extend(cluster.refusal.iter().map(|why| format!("  refused: {why}")));
+    lines.extend(cluster.engine_problem.iter().map(|why| format!("  engine: {why}")));
+    lines.push(format!(
+        "mail: {}, {} without a copy, {} waiting for their owner to be known",
+        count(cluster.messages, "message"),
+        thousands(cluster.unreplicated),
+        thousands(cluster.waiting_for_stream + cluster.adopted_waiting)
+    ));
+    lines.push(format!(
+        "since the start: {} adopted, {} given up to other nodes",
+        thousands(cluster.adopted),
+        thousands(cluster.given_up)
+    ));
+    for node in &cluster.nodes {
+        let drains = if node.draining { ", draining" } else { "" };
+        lines.push(format!("sees node {} ({}){drains}", node.node, node.name));
+    }
+    if cluster.nodes.is_empty() {
+        lines.push("sees no other node: mail gets no copy".to_owned());
+    }
+    for stream in &cluster.streams {
+        let behind = stream.lag_ms.map_or_else(String::new, |lag| format!(", {lag} ms behind"));
+        lines.push(format!(
+            "copies at node {}: {}, {}{behind}",
+            stream.holder,
+            stream.state,
+            count(stream.messages, "message")
+        ));
+    }
+    for one in &cluster.adoptions {
+        lines.push(format!(
+            "adopts the mail of node {} by its copies at node {}: {}, {} taken",
+            one.owner,
+            one.holder,
+            one.step,
+            thousands(one.taken)
+        ));
+    }
+    for one in &cluster.hostages {
+        let messages = one.messages.map_or_else(|| "mail".to_owned(), |messages| count(messages, "message"));
+        lines.push(format!("waits: {messages} of node {}: {}", one.owner, one.why));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use operator::answers::{ClusterHostage, ClusterNode, ClusterStream};
+
+    #[test]
+    fn an_answer_in_lines() {
+        let node = ClusterNode { node: 2, name: "mx2.test".to_owned(), draining: true };
+        let stream = ClusterStream { holder: 2, state: "open".to_owned(), messages: 3, lag_ms: Some(7), ..Default::default() };
+        let hostage = ClusterHostage { owner: 3, holder: 4, messages: Some(9), why: "start node 3".to_owned() };
+        let cluster = ClusterAnswer {
+            cluster: "ab".to_owned(),
+            node: 1,
+            state: "member".to_owned(),
+            messages: 3,
+            nodes: vec![node],
+            streams: vec![stream],
+            hostages: vec![hostage],
+            ..ClusterAnswer::default()
+        };
+        assert_eq!(
+            lines(&cluster),
+            [
+                "node 1 of cluster ab: member",
+                "mail: 3 messages, 0 without a copy, 0 waiting for their owner to be known",
+                "since the start: 0 adopted, 0 given up to other nodes",
+                "sees node 2 (mx2.test), draining",
+                "copies at node 2: open, 3 messages, 7 ms behind",
+                "waits: 9 messages of node 3: start node 3",
+            ]
+        );
+    }
+}
