@@ -7,11 +7,11 @@
 
 mod auth_commands;
 mod cluster_command;
+mod cluster_demo;
 mod config_commands;
 mod control_client;
 mod control_commands;
 mod deliver_test_command;
-mod cluster_demo;
 mod demo;
 mod destination_command;
 mod dkim_command;

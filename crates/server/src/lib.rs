@@ -14,8 +14,8 @@
 
 pub mod accept;
 mod active_config;
-mod adopt;
 pub mod admit;
+mod adopt;
 pub mod auth;
 mod client_network;
 pub mod cluster;

@@ -70,7 +70,9 @@ impl fmt::Display for Error {
                     "header section of {bytes} bytes, {max} is the most that the spool stores apart from the body"
                 )
             }
-            Self::NoCopy => f.write_str("no other node of the cluster takes a copy; see mailrace cluster status, or set listen.on_no_replica"),
+            Self::NoCopy => f.write_str(
+                "no other node of the cluster takes a copy; see mailrace cluster status, or set listen.on_no_replica",
+            ),
             Self::Exists(id) => write!(f, "queue id {id} is in the spool already"),
             Self::Unknown(id) => write!(f, "queue id {id} is not in the spool"),
             Self::Corrupt { id, what } => {

@@ -321,8 +321,7 @@ impl Shard {
         if bytes > self.limits.frame_bytes_max() {
             return Err(self.too_large(bytes));
         }
-        let mut header =
-            FrameHeader::over(kind, 0, number, &envelope, &second).ok_or_else(|| self.too_large(bytes))?;
+        let mut header = FrameHeader::over(kind, 0, number, &envelope, &second).ok_or_else(|| self.too_large(bytes))?;
         let content = match body {
             NewBody::Whole { content, .. } => {
                 Content::Message { envelope: envelope.clone(), content: content.clone(), cell: cell.cloned(), waits }

@@ -22,8 +22,8 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 /// Slots of the index that are read in one turn of the lock when all messages are listed.

@@ -123,7 +123,8 @@ mod tests {
     #[test]
     fn an_answer_in_lines() {
         let node = ClusterNode { node: 2, name: "mx2.test".to_owned(), draining: true };
-        let stream = ClusterStream { holder: 2, state: "open".to_owned(), messages: 3, lag_ms: Some(7), ..Default::default() };
+        let stream =
+            ClusterStream { holder: 2, state: "open".to_owned(), messages: 3, lag_ms: Some(7), ..Default::default() };
         let hostage = ClusterHostage { owner: 3, holder: 4, messages: Some(9), why: "start node 3".to_owned() };
         let cluster = ClusterAnswer {
             cluster: "ab".to_owned(),

@@ -9,8 +9,8 @@ mod engines;
 mod nodes;
 mod story;
 
-use crate::exit::{Exit, Failure};
 use crate::demo::clock;
+use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes};
 use balancer::Balancer;
 use bench::receiver::{Manners, Receiver};
@@ -111,7 +111,8 @@ fn place(arguments: &ClusterDemoArguments) -> Result<Space, Failure> {
     let marker = directory.join(MARKER);
     let is_empty = std::fs::read_dir(directory).map_err(failed)?.next().is_none();
     if !is_empty && !marker.is_file() {
-        let text = format!("{}: not empty, and not made by this demonstration; choose another --dir", directory.display());
+        let text =
+            format!("{}: not empty, and not made by this demonstration; choose another --dir", directory.display());
         return Err(Failure::new(Exit::CannotCreate, text));
     }
     std::fs::write(&marker, MARKER_TEXT).map_err(failed)?;
@@ -147,7 +148,8 @@ fn clean(arguments: &ClusterDemoArguments) -> Result<(), Failure> {
 fn start(arguments: &ClusterDemoArguments, program: &std::path::Path) -> Result<Parts, Failure> {
     let receiver = Receiver::start(true, Manners::default());
     let receiver = receiver.map_err(|error| Failure::io("starting the next hop", &error))?;
-    let directory = std::path::absolute(&arguments.dir).map_err(|error| Failure::io(arguments.dir.display(), &error))?;
+    let directory =
+        std::path::absolute(&arguments.dir).map_err(|error| Failure::io(arguments.dir.display(), &error))?;
     let engines = engines::start_engines(program, &directory, arguments.nodes)?;
     // Another name each time: an engine that another demonstration left would be refused.
     let cluster = format!("{:032x}", u128::from(std::process::id()) << 64 | u128::from(os::clock::unix_us()));
@@ -159,4 +161,3 @@ fn start(arguments: &ClusterDemoArguments, program: &std::path::Path) -> Result<
     let balancer = Balancer::start(nodes.iter().map(DemoNode::address).collect())?;
     Ok(Parts { nodes, engines, balancer, receiver })
 }
-

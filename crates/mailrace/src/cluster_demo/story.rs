@@ -196,7 +196,8 @@ fn wait_for_all(
         line.show(format_args!("   {} still to arrive", thousands(missing.len() as u64)));
         let now = clock::now();
         // Repeats come with the messages that are adopted; a second is plenty behind the last one.
-        if missing.is_empty() && now.saturating_duration_since(*quiet_since.get_or_insert(now)) > Duration::from_secs(1) {
+        if missing.is_empty() && now.saturating_duration_since(*quiet_since.get_or_insert(now)) > Duration::from_secs(1)
+        {
             line.clear();
             return (arrived, foreign, adopted_at);
         }
@@ -224,7 +225,10 @@ fn count_text(counted: &Count, adopted: Option<Duration>, messages: u64) -> Stri
         thousands(messages)
     ));
     match adopted {
-        Some(time) => put(format!("adopted in {:.0} s: the last message from before the kill arrived then", time.as_secs_f64().ceil())),
+        Some(time) => put(format!(
+            "adopted in {:.0} s: the last message from before the kill arrived then",
+            time.as_secs_f64().ceil()
+        )),
         None => put("adopted: not all messages from before the kill arrived".to_owned()),
     }
     for seq in counted.lost.iter().take(10) {

@@ -35,9 +35,7 @@ fn three(hop: &Hop) -> Option<(Vec<Nats>, Vec<Server>)> {
 
 /// Waits until a node finds a holder for its mail.
 fn takes_copies(server: &Server) {
-    poll("a node that copies mail", || {
-        reply_to(server, b"Subject: first\r\n\r\n").starts_with("250").then_some(())
-    });
+    poll("a node that copies mail", || reply_to(server, b"Subject: first\r\n\r\n").starts_with("250").then_some(()));
 }
 
 /// Sends a message; the reply to it.

@@ -71,10 +71,7 @@ fn mail_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             },
             "ID: from=<a@ext.test>, size=0, class=0, nrcpts=0, proto=ESMTP, daemon=MTA, relay=localhost [127.0.0.1]",
         ),
-        (
-            Event::Adopted { id, was: id, may_be_duplicate: true },
-            "ID: adopted=6AKElS00000000, duplicate=possible",
-        ),
+        (Event::Adopted { id, was: id, may_be_duplicate: true }, "ID: adopted=6AKElS00000000, duplicate=possible"),
         (
             Event::Queued { id, to: &["<u1@ok.test>"], mailer: "esmtp", priority: 30_015, quarantine: None },
             "ID: to=<u1@ok.test>, delay=00:00:00, mailer=esmtp, pri=30015, stat=queued",

@@ -5,7 +5,10 @@
 //! for the API.
 
 use super::counts::{HttpCounts, HttpLimit};
-use crate::answers::{ClusterAnswer, ClusterStream, FilterStatus, HistoryStatus, ScreenQueueStatus, SpoolStatus, StatusAnswer, WebhookStatus};
+use crate::answers::{
+    ClusterAnswer, ClusterStream, FilterStatus, HistoryStatus, ScreenQueueStatus, SpoolStatus, StatusAnswer,
+    WebhookStatus,
+};
 use observe::counters::{self, Counter};
 use std::fmt::{self, Write as _};
 
@@ -176,11 +179,17 @@ fn cluster(to: &mut Families, cluster: &ClusterAnswer) {
     to.gauge("cluster_waiting_messages", "Messages that wait until it is known which node owns them.", waiting);
     to.counter("cluster_adopted_total", "Messages that this node took over from others.", cluster.adopted);
     to.counter("cluster_given_up_total", "Messages that other nodes took over from this one.", cluster.given_up);
-    let hostages = cluster.hostages.iter().map(|one| (label("owner", &one.owner.to_string()), one.messages.unwrap_or(1)));
+    let hostages =
+        cluster.hostages.iter().map(|one| (label("owner", &one.owner.to_string()), one.messages.unwrap_or(1)));
     to.family("gauge", "cluster_hostage_messages", "Messages of absent nodes that cannot be adopted now.", hostages);
     let lag = |one: &ClusterStream| (label("holder", &one.holder.to_string()), one.lag_ms.unwrap_or(0));
     let lags = cluster.streams.iter().map(lag);
-    to.family("gauge", "cluster_holder_lag_milliseconds", "Time since the holder last had all mail and outcomes.", lags);
+    to.family(
+        "gauge",
+        "cluster_holder_lag_milliseconds",
+        "Time since the holder last had all mail and outcomes.",
+        lags,
+    );
 }
 
 fn webhooks(to: &mut Families, webhooks: &[WebhookStatus]) {

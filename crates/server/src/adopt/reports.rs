@@ -29,12 +29,18 @@ pub(super) fn text(report: &Report) -> Option<(Severity, String)> {
         Report::Hostage { stream, why } => {
             (Severity::Warning, format!("mail with copies at {} waits: {why}", stream.holder))
         }
-        Report::GivenUp { stream, messages } => {
-            (Severity::Warning, format!("{messages} messages were adopted by way of {} and leave this queue", stream.holder))
-        }
+        Report::GivenUp { stream, messages } => (
+            Severity::Warning,
+            format!("{messages} messages were adopted by way of {} and leave this queue", stream.holder),
+        ),
         Report::AdoptionBegan { stream, wait } => (
             Severity::Warning,
-            format!("{} is gone: its mail with copies at {} is adopted in {} ms", stream.owner, stream.holder, wait.as_millis()),
+            format!(
+                "{} is gone: its mail with copies at {} is adopted in {} ms",
+                stream.owner,
+                stream.holder,
+                wait.as_millis()
+            ),
         ),
         // The message has a line of its own.
         Report::PossibleDuplicate { .. } => return None,

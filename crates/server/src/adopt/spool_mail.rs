@@ -90,8 +90,9 @@ impl SpoolMail {
         let spool = Arc::clone(&dispatch.spool);
         let now_us = clock::unix_us();
         let is_live = |local| spool.progress(local).is_some();
-        let adopted = AdoptedLog::open(directory, now_us, is_live)
-            .map_err(|error| format!("{}/cluster.adopted: {error}; mail of other nodes is known by it", directory.display()))?;
+        let adopted = AdoptedLog::open(directory, now_us, is_live).map_err(|error| {
+            format!("{}/cluster.adopted: {error}; mail of other nodes is known by it", directory.display())
+        })?;
         let names = Arc::<AdoptedNames>::default();
         for entry in adopted.all() {
             if entry.step == Step::Taken && is_live(entry.local) {
@@ -209,7 +210,8 @@ impl LocalMail for SpoolMail {
         // A short file, once for each holder.
         let kept = self.streams.keep(stream);
         kept.inspect_err(|error| {
-            let text = format!("cluster.streams cannot be replaced: {error}; no copies go to {} until it can", stream.holder);
+            let text =
+                format!("cluster.streams cannot be replaced: {error}; no copies go to {} until it can", stream.holder);
             self.problem(Severity::Error, &text);
         })
         .is_ok()
@@ -249,13 +251,17 @@ impl LocalMail for SpoolMail {
         let envelope = match CopyEnvelope::decode(&message.envelope) {
             Ok(envelope) => envelope,
             Err(why) => {
-                let text = format!("{id} of node {} cannot be adopted: {why}; it stays in its stream: upgrade this node", id.node().get());
+                let text = format!(
+                    "{id} of node {} cannot be adopted: {why}; it stays in its stream: upgrade this node",
+                    id.node().get()
+                );
                 self.problem(Severity::Error, &text);
                 return None;
             }
         };
         let local = self.context.message_store.past_id(id.unix_us());
-        let entry = AdoptedEntry { cluster: id, local, hops: message.hops, step: Step::Taking, at_us: clock::unix_us() };
+        let entry =
+            AdoptedEntry { cluster: id, local, hops: message.hops, step: Step::Taking, at_us: clock::unix_us() };
         if !self.adopted.add(&[entry]).await {
             self.problem(Severity::Error, "cluster.adopted cannot be written; no mail is adopted until the next start");
             return None;

@@ -86,9 +86,7 @@ mod tests {
     #[test]
     fn names_outlive_a_start_and_a_bad_line_is_named() {
         let place = tempfile::tempdir().unwrap();
-        let stream = |holder, generation| {
-            StreamId { owner: NodeId(3), holder: NodeId(holder), generation }
-        };
+        let stream = |holder, generation| StreamId { owner: NodeId(3), holder: NodeId(holder), generation };
         let names = StreamNames::open(place.path()).unwrap();
         assert_eq!(names.streams(), []);
         for one in [stream(7, 0), stream(8, 0), stream(7, 1), stream(8, 0)] {

@@ -11,7 +11,10 @@ use super::member_loop::MemberLoop;
 use super::member_state::MemberShared;
 use super::settings::EngineSettings;
 use bytes::Bytes;
-use cluster::{AcceptAnswer, ClusterId, ClusterStatus, LocalMessage, NewMessage, Node, NodeEntry, OnNoReplica, Outcome, Settings, StreamId};
+use cluster::{
+    AcceptAnswer, ClusterId, ClusterStatus, LocalMessage, NewMessage, Node, NodeEntry, OnNoReplica, Outcome, Settings,
+    StreamId,
+};
 use mail::QueueId;
 use os::clock;
 use std::sync::Arc;
@@ -159,13 +162,15 @@ impl ClusterMember {
     /// True if a delivery of this message of the local log may start now.
     #[must_use]
     pub fn may_start_delivery(&self, local: QueueId) -> bool {
-        self.is_foreign(local) || self.shared.node().may_start_delivery(clock::since_boot(), self.names.in_cluster(local))
+        self.is_foreign(local)
+            || self.shared.node().may_start_delivery(clock::since_boot(), self.names.in_cluster(local))
     }
 
     /// True if the end of the content of this message of the local log may be sent now; asked immediately before it.
     #[must_use]
     pub fn may_send_final_dot(&self, local: QueueId) -> bool {
-        self.is_foreign(local) || self.shared.node().may_send_final_dot(clock::since_boot(), self.names.in_cluster(local))
+        self.is_foreign(local)
+            || self.shared.node().may_send_final_dot(clock::since_boot(), self.names.in_cluster(local))
     }
 
     /// The state of the node and its engine.

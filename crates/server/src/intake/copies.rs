@@ -57,10 +57,7 @@ async fn append_with_copies(
 }
 
 /// Sends a message to its holder; returns the answer to come.
-fn begin_copy(
-    member: &ClusterMember,
-    message: &FramedMessage,
-) -> Option<impl Future<Output = AcceptAnswer> + use<>> {
+fn begin_copy(member: &ClusterMember, message: &FramedMessage) -> Option<impl Future<Output = AcceptAnswer> + use<>> {
     let recipients = message.recipients();
     let new = message.as_new(&recipients);
     let section = spool::new_envelope(&new)?;

@@ -385,7 +385,9 @@ pub(super) fn not_stored(error: &Error) -> Verdict {
         Error::Full | Error::Busy => Verdict::Refuse(full()),
         Error::Poisoned => Verdict::Close(poisoned()),
         Error::TooLarge { .. } => Verdict::Refuse(reply(552, "5.3.4 Message too large for this system")),
-        Error::NoCopy => Verdict::Refuse(reply(451, "4.3.0 No second copy of the message can be stored now, try again later")),
+        Error::NoCopy => {
+            Verdict::Refuse(reply(451, "4.3.0 No second copy of the message can be stored now, try again later"))
+        }
         _ => Verdict::Refuse(reply(451, "4.3.0 Message could not be stored, try again later")),
     }
 }

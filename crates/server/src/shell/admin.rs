@@ -114,7 +114,8 @@ impl Server {
     /// Has this node of a cluster give its mail to the others and end.
     fn answer_drain(&self) -> Answer {
         if self.context.message_store.cluster().is_none() {
-            let text = "this server is no node of a cluster (cluster.id); stop it as any service, its mail stays in its spool";
+            let text =
+                "this server is no node of a cluster (cluster.id); stop it as any service, its mail stays in its spool";
             return Answer::refused(Reason::Failed, text);
         }
         self.drain_asked.notify_one();

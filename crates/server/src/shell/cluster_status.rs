@@ -68,7 +68,9 @@ fn adoption(one: &AdoptionStatus) -> ClusterAdoption {
 fn hostage(one: &HostageStatus) -> ClusterHostage {
     let (owner, holder) = (one.stream.owner, one.stream.holder);
     let why = match one.why {
-        HostageReason::HolderOutOfReach => format!("the engine of {holder} does not answer: start it, or start {owner}"),
+        HostageReason::HolderOutOfReach => {
+            format!("the engine of {holder} does not answer: start it, or start {owner}")
+        }
         HostageReason::NoMajority => "no majority of the engines answers: start more of them".to_owned(),
         HostageReason::PartOpen { by } => format!("{by} stopped while it adopted a part: start {by}"),
         HostageReason::NewerVersion { version } => {
