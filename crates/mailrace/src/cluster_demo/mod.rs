@@ -1,5 +1,5 @@
-//! `mailrace cluster demo`: nodes with their engines, a balancer and a next hop on this machine; a storm, a `kill -9` of
-//! one node and its engine in the middle of it, and a count at the end.
+//! `mailrace cluster demo`: nodes with their engines, a balancer and a next hop on this machine; a storm, a `kill -9`
+//! of one node and its engine in the middle of it, and a count at the end.
 //!
 //! The nodes are this program started again as `mailrace serve`, with the times of the defaults. The acknowledged
 //! messages are counted by the storm's clients behind the balancer, and the arrived ones by a next hop in this process.

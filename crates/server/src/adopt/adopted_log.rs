@@ -11,8 +11,8 @@
 //! | 4 | CRC-32C of the octets before |
 //!
 //! Little-endian. The later entry of a message holds. Entries are appended by one thread, all that wait with one sync.
-//! A crash can leave a part of the last ones: those that do not read at the end were not relied on. The start writes the
-//! file anew with those that still count.
+//! A crash can leave a part of the last ones: those that do not read at the end were not relied on. The start writes
+//! the file anew with those that still count.
 
 use mail::QueueId;
 use std::collections::BTreeMap;
@@ -103,7 +103,7 @@ impl AdoptedLog {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of a message of the cluster.
+    /// The entry of a message of the cluster.
     pub(super) fn get(&self, cluster: QueueId) -> Option<AdoptedEntry> {
         self.entries().get(&cluster).copied()
     }

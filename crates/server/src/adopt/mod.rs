@@ -1,5 +1,5 @@
-//! The stop *adopt*: the spool's part in a cluster. Mail of a node that is gone comes into the spool here, and mail that
-//! another node has taken over leaves it.
+//! The stop *adopt*: the spool's part in a cluster. Mail of a node that is gone comes into the spool here, and mail
+//! that another node has taken over leaves it.
 //!
 //! | File | Task |
 //! |---|---|

@@ -9,13 +9,13 @@ use std::sync::{PoisonError, RwLock};
 /// Adopted messages that are live, by both names.
 #[derive(Debug, Default)]
 pub struct AdoptedNames {
-    names: RwLock<Names>,
+    names: RwLock<NamePairs>,
     adopted: AtomicU64,
     given_up: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Names {
+struct NamePairs {
     by_local: HashMap<QueueId, QueueId>,
     by_cluster: HashMap<QueueId, QueueId>,
 }

@@ -17,7 +17,7 @@ const HEAD: usize = 5;
 pub(crate) struct CopyEnvelope {
     /// As `spool::MessageCopy::envelope` has it.
     pub(crate) section: Bytes,
-    /// What comes before the body of the copy.
+    /// The header section, where the copy has the body alone.
     pub(crate) header: Bytes,
 }
 

@@ -1,7 +1,7 @@
 //! In a cluster only the owner of a message delivers it. This is asked when an attempt starts and again immediately
 //! before the end of the content (`docs/cluster.md`). On a machine alone both are always so.
 //!
-//! What has left this process by then cannot be called back: a next hop that reads nothing for longer than the owner's
+//! Octets that have left this process cannot be called back: a next hop that reads nothing for longer than the owner's
 //! time may get the end of a message that another node has adopted meanwhile. That node reports it as a possible
 //! duplicate.
 

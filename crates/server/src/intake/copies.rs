@@ -5,7 +5,7 @@
 //! spool then declares the message done before the client has its answer; after a crash in between it is delivered
 //! although its client sends it again.
 
-use super::commit::{FramedMessage, append_to_spool};
+use super::framed_message::{FramedMessage, append_to_spool};
 use crate::cluster::{ClusterMember, CopyEnvelope};
 use crate::message_store::MessageStore;
 use bytes::Bytes;

@@ -26,6 +26,7 @@ mod commit;
 mod content;
 mod copies;
 mod enqueue;
+mod framed_message;
 mod header_end;
 mod new_message;
 mod redirect;

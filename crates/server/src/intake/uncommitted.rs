@@ -16,8 +16,8 @@
 //! Only a message whose delivery needs no report goes this way: small enough to be in memory, without NOTIFY=SUCCESS,
 //! HOLDFOR or BY. All others are durable first.
 
-use super::commit::FramedMessage;
 use super::copies::append;
+use super::framed_message::FramedMessage;
 use super::header_end::in_memory;
 use super::{Enqueue, NewMessage};
 use crate::config::Acknowledge;
