@@ -281,7 +281,7 @@ impl QueueIds {
 
     /// The node whose ids these are while no greater ones lie far ahead.
     #[must_use]
-    pub const fn node(&self) -> Node {
+    pub const fn home(&self) -> Node {
         self.home
     }
 

@@ -39,7 +39,7 @@ impl MessageStore {
     /// Stores messages in `spool`, which is open for the `epoch`th time.
     #[must_use]
     pub fn spool(spool: Arc<Spool>, ids: QueueIds, epoch: u64) -> Self {
-        let past = Mutex::new(PastIds::of_epoch(ids.node(), epoch));
+        let past = Mutex::new(PastIds::of_epoch(ids.home(), epoch));
         Self::Spool { spool, ids: Mutex::new(ids), past, clock: None, cluster: Box::default() }
     }
 
