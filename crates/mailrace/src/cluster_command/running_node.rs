@@ -25,7 +25,7 @@ Exit status:
   69  the server does not answer
   70  the server is no node of a cluster";
 
-#[derive(Clone, Debug, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct ClusterStatusArguments {
     #[command(flatten)]
     target: ControlTarget,
@@ -34,7 +34,7 @@ pub(crate) struct ClusterStatusArguments {
     json: bool,
 }
 
-#[derive(Clone, Debug, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct DrainArguments {
     #[command(flatten)]
     target: ControlTarget,

@@ -98,7 +98,7 @@ fn free_ports() -> io::Result<Ports> {
         Ok(listener) => Ok(listener.local_addr()?.port()),
         Err(error) => Err(io::Error::from(error.kind())),
     });
-    let mut next = || ports.next().unwrap_or(Err(io::ErrorKind::AddrNotAvailable.into()));
+    let mut next = || ports.next().unwrap_or_else(|| Err(io::ErrorKind::AddrNotAvailable.into()));
     Ok(Ports { client: next()?, monitor: next()?, route: next()? })
 }
 

@@ -15,6 +15,8 @@
 //! the file anew with those that still count.
 
 use mail::QueueId;
+use spool::disk::Disk as _;
+use spool::disk::real::RealDisk;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -86,13 +88,8 @@ impl AdoptedLog {
             }
             is_live || entry.at_us.saturating_add(KEPT_US) > now_us
         });
-        let fresh = directory.join("cluster.adopted.new");
-        let mut file = File::create(&fresh)?;
-        let octets: Vec<u8> = entries.values().flat_map(|entry| entry.write()).collect();
-        file.write_all(&octets)?;
-        file.sync_all()?;
-        std::fs::rename(&fresh, &path)?;
-        File::open(directory)?.sync_all()?;
+        let octets: Vec<u8> = entries.values().flat_map(AdoptedEntry::write).collect();
+        RealDisk::new().replace_small(&path, &octets)?;
         let file = OpenOptions::new().append(true).open(&path)?;
         let (writer, waiting) = mpsc::channel();
         std::thread::Builder::new().name("adopted".to_owned()).spawn(move || write_all(file, &waiting))?;

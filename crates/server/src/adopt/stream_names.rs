@@ -4,8 +4,9 @@
 //! is made.
 
 use cluster::{NodeId, StreamId};
-use std::fs::File;
-use std::io::{self, Write as _};
+use spool::disk::Disk as _;
+use spool::disk::real::RealDisk;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -60,12 +61,7 @@ impl StreamNames {
         }
         let line = |one: &StreamId| format!("{} {} {}\n", one.owner.0, one.holder.0, one.generation);
         let text: String = streams.iter().chain([&stream]).map(line).collect();
-        let (path, fresh) = (self.directory.join(NAME), self.directory.join("cluster.streams.new"));
-        let mut file = File::create(&fresh)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&fresh, &path)?;
-        File::open(&self.directory)?.sync_all()?;
+        RealDisk::new().replace_small(&self.directory.join(NAME), text.as_bytes())?;
         streams.push(stream);
         Ok(())
     }
