@@ -36,7 +36,16 @@ fn message(id: QueueId) -> NewMessage {
     let envelope = envelope(id).unwrap();
     let encoded = Arc::new(Encoded::new(&envelope));
     let (first, kind, class) = (State::default(), MessageProperties::default(), Class::Normal);
-    NewMessage { envelope: Arc::new(envelope), encoded, first, kind, class, held: None, is_partly_held: false, accepts_local: false }
+    NewMessage {
+        envelope: Arc::new(envelope),
+        encoded,
+        first,
+        kind,
+        class,
+        held: None,
+        is_partly_held: false,
+        accepts_local: false,
+    }
 }
 
 /// Finishes the content and stores the message; returns the octets.
