@@ -71,7 +71,6 @@ fn mail_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             },
             "ID: from=<a@ext.test>, size=0, class=0, nrcpts=0, proto=ESMTP, daemon=MTA, relay=localhost [127.0.0.1]",
         ),
-        (Event::Adopted { id, was: id, may_be_duplicate: true }, "ID: adopted=6AKElS00000000, duplicate=possible"),
         (
             Event::Queued { id, to: &["<u1@ok.test>"], mailer: "esmtp", priority: 30_015, quarantine: None },
             "ID: to=<u1@ok.test>, delay=00:00:00, mailer=esmtp, pri=30015, stat=queued",
@@ -273,6 +272,16 @@ fn session_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
     ]
 }
 
+fn cluster_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
+    vec![
+        (Event::Adopted { id, was: id, may_be_duplicate: true }, "ID: adopted=6AKElS00000000, duplicate=possible"),
+        (
+            Event::Cluster { severity: Severity::Warning, text: "node 3: its engine does not answer" },
+            "cluster: node 3: its engine does not answer",
+        ),
+    ]
+}
+
 fn process_lines() -> Vec<(Event<'static>, &'static str)> {
     let errors = Box::leak(Box::new([
         "mailrace.toml:4:9: relay.from: \"10.0.0.0/33\" is no network; write 10.0.0.0/8".to_owned(),
@@ -366,10 +375,6 @@ fn process_lines() -> Vec<(Event<'static>, &'static str)> {
             Event::Spool { severity: Severity::Error, text: "shard 00: two writes in a row failed, no more are tried" },
             "spool: shard 00: two writes in a row failed, no more are tried",
         ),
-        (
-            Event::Cluster { severity: Severity::Warning, text: "node 3: its engine does not answer" },
-            "cluster: node 3: its engine does not answer",
-        ),
         (Event::LogDropped { lines: 812 }, "log: 812 lines dropped, the writer cannot keep up"),
         (
             Event::InternalError { place: "session", text: "an answer without a question" },
@@ -393,9 +398,16 @@ fn report_id() -> QueueId {
 /// Events in the order of the message's way, each with its line.
 pub(crate) fn all() -> Vec<(Event<'static>, String)> {
     let id = id();
-    let lines =
-        [accept_lines(id), session_lines(id), mail_lines(id), ruled_lines(id), delivery::lines(id), process_lines()]
-            .concat();
+    let lines = [
+        accept_lines(id),
+        session_lines(id),
+        mail_lines(id),
+        ruled_lines(id),
+        delivery::lines(id),
+        cluster_lines(id),
+        process_lines(),
+    ]
+    .concat();
     let with_id = |(event, line): (Event<'static>, &str)| {
         let line = line.replace("REPORT: ", &format!("{}: ", report_id())).replace("ID: ", &format!("{id}: "));
         (event, line)
