@@ -1,5 +1,6 @@
 //! Quoted-printable and base64 for bodies (RFC 2045 §6.7, §6.8). Lines have at most 76 octets; none ends the last one,
-//! since in a multipart that line end belongs to the boundary.
+//! since in a multipart that line end belongs to the boundary. No soft line break puts a dash at the beginning of a
+//! line, where it could make a boundary of an outer multipart.
 
 use crate::base64;
 
@@ -22,17 +23,18 @@ pub(crate) fn write_quoted_printable(octets: &[u8], out: &mut Vec<u8>) {
         let is_at_end = after.is_empty() || after.starts_with(b"\r\n");
         // Some programs change a line that begins with "From " for the mbox format, or stop at a single dot.
         let is_marked = column == 0 && (rest.starts_with(b"From ") || (*byte == b'.' && is_at_end));
-        let is_literal = match byte {
+        let mut is_literal = match byte {
             b' ' | b'\t' => !is_at_end,
             b'=' => false,
             b'!'..=b'~' => !is_marked,
             _ => false,
         };
-        let needed = if is_literal { 1 } else { 3 };
-        if column + needed > LINE_OCTETS {
+        if column + if is_literal { 1 } else { 3 } > LINE_OCTETS {
             out.extend_from_slice(b"=\r\n");
             column = 0;
+            is_literal &= *byte != b'-';
         }
+        let needed = if is_literal { 1 } else { 3 };
         if is_literal {
             out.push(*byte);
         } else {
@@ -74,13 +76,19 @@ pub(super) fn wrap_quoted_printable(text: &[u8], out: &mut Vec<u8>) {
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let end = line.strip_suffix(b"\r\n").map_or(line.len(), <[u8]>::len);
         let (mut rest, newline) = line.split_at_checked(end).unwrap_or((line, &[]));
-        while rest.len() > LINE_OCTETS + 1 {
-            let escape = rest.get(LINE_OCTETS - 2..LINE_OCTETS).unwrap_or_default();
+        let mut column = 0;
+        while column + rest.len() > LINE_OCTETS + 1 {
+            let room = LINE_OCTETS - column;
+            let escape = rest.get(room - 2..room).unwrap_or_default();
             let parted = escape.iter().rev().position(|byte| *byte == b'=').map_or(0, |back| back + 1);
-            let (piece, after) = rest.split_at_checked(LINE_OCTETS - parted).unwrap_or((rest, &[]));
+            let (piece, after) = rest.split_at_checked(room - parted).unwrap_or((rest, &[]));
             out.extend_from_slice(piece);
             out.extend_from_slice(b"=\r\n");
-            rest = after;
+            (column, rest) = (0, after);
+            if let Some(after) = rest.strip_prefix(b"-") {
+                push_escape(b'-', out);
+                (column, rest) = (3, after);
+            }
         }
         out.extend_from_slice(rest);
         out.extend_from_slice(newline);

@@ -50,6 +50,28 @@ fn text_becomes_quoted_printable() {
     assert_eq!(converted(content.as_bytes()).body, body.as_bytes());
 }
 
+// RFC 2045 §6.7 (test), RFC 2046 §5.1.1 (test)
+#[test]
+fn a_soft_line_break_makes_no_boundary() {
+    for dashes in 0..80 {
+        let line = format!("{}--b{}", "x".repeat(dashes), "y".repeat(90));
+        for (encoding, mark) in [("8bit", "\u{fc}"), ("quoted-printable", "=C3=BC")] {
+            let body = format!("{mark}{line}\r\n");
+            let content = format!(
+                "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\
+                 Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n{body}\r\n--b--\r\n"
+            );
+            let shortened = mail::seven_bit::shorten_lines(content.as_bytes(), 78).content;
+            for out in [convert(content.as_bytes()).unwrap(), shortened] {
+                let text = String::from_utf8(out).unwrap();
+                assert_eq!(text.matches("\r\n--b").count(), 2, "{text}");
+                let unfolded = text.replace("=\r\n", "").replace("=2D", "-");
+                assert!(unfolded.contains(&format!("{line}\r\n")), "{text}");
+            }
+        }
+    }
+}
+
 // RFC 2045 §6.8 (test)
 #[test]
 fn what_is_no_text_becomes_base64() {
