@@ -146,7 +146,7 @@ async fn a_watch_tells_of_writes_and_removals_also_after_a_restart() {
     let mut watch = Watch::new(engine(&servers).await);
     let next = async |watch: &mut Watch| tokio::time::timeout(SOON, watch.next()).await.unwrap();
     assert_eq!(next(&mut watch).await, KeyChange::Any);
-    let written = revision(&put(&store, "node/7", "a", 0, None).await);
+    let written = put_new(&store, "node/7", "a").await;
     assert_eq!(next(&mut watch).await, KeyChange::Key("node/7".to_owned()));
     // A read is no change.
     assert_eq!(get(&store, "node/7").await, CoordinationReply::Found(Some(key_value("node/7", "a", written))));
@@ -155,6 +155,6 @@ async fn a_watch_tells_of_writes_and_removals_also_after_a_restart() {
     servers[0].kill();
     servers[0].restart();
     assert_eq!(next(&mut watch).await, KeyChange::Any);
-    revision(&put(&store, "claim/1/2/3", "b", 0, None).await);
+    put_new(&store, "claim/1/2/3", "b").await;
     assert_eq!(next(&mut watch).await, KeyChange::Key("claim/1/2/3".to_owned()));
 }

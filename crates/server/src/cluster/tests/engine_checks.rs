@@ -66,9 +66,7 @@ fn engines_of_three_nodes() {
         let store = Coordination::new(engine(&servers).await);
         store.make_bucket(&settings(&servers)).await.unwrap();
         let value = "mailrace-node-1 cluster=ff0102030405060708090a0b0c0d0e0f node=2 name=mx2 incarnation=1 start=1 drain=0 clock=1";
-        let (key, value) = ("node/2".to_owned(), Bytes::from_static(value.as_bytes()));
-        let put = store.carry_out(&CoordinationRequest::Put { key, value, expected: 0, ttl: None }).await;
-        assert!(matches!(put.reply, CoordinationReply::Written { .. }), "{put:?}");
+        put_new(&store, "node/2", value).await;
     };
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(members);
     check(

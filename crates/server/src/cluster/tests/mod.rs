@@ -101,6 +101,19 @@ async fn put(store: &Coordination, key: &str, value: &str, expected: u64, ttl: O
     store.carry_out(&CoordinationRequest::Put { key: key.to_owned(), value, expected, ttl }).await.reply
 }
 
+/// Puts a key that is not there, and returns its revision. A busy machine may leave a request without an answer, which
+/// was carried out or not.
+async fn put_new(store: &Coordination, key: &str, value: &str) -> u64 {
+    poll("the key is written", async || match put(store, key, value, 0, None).await {
+        CoordinationReply::Written { revision } => Some(revision),
+        _ => match get(store, key).await {
+            CoordinationReply::Found(Some(found)) if found.value == value => Some(found.revision),
+            _ => None,
+        },
+    })
+    .await
+}
+
 /// Puts and returns the revision.
 #[track_caller]
 fn revision(reply: &CoordinationReply) -> u64 {

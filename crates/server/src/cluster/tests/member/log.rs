@@ -1,11 +1,11 @@
 //! A local log in memory, for members in tests.
 
-use crate::cluster::LocalMail;
+use crate::cluster::{AdoptedNames, LocalMail};
 use bytes::Bytes;
 use cluster::{Accepted, Completion, Content, LocalMessage, NewMessage, Report, StreamId};
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
@@ -26,11 +26,15 @@ pub(super) struct Contents {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct MemoryLog(Mutex<Contents>);
+pub(super) struct MemoryLog {
+    contents: Mutex<Contents>,
+    /// All messages, under the names that they have in the cluster: none of them came before the node joined.
+    pub(super) names: Arc<AdoptedNames>,
+}
 
 impl MemoryLog {
     pub(super) fn contents(&self) -> MutexGuard<'_, Contents> {
-        self.0.lock().unwrap()
+        self.contents.lock().unwrap()
     }
 
     pub(super) fn add(&self, message: &NewMessage) {
@@ -44,6 +48,7 @@ impl MemoryLog {
             body: body.clone(),
         };
         self.contents().messages.insert(message.id, kept);
+        self.names.add(message.id, message.id);
     }
 
     pub(super) fn finish(&self, id: QueueId, recipient: u32) {
@@ -98,6 +103,7 @@ impl LocalMail for MemoryLog {
                 body,
             };
             contents.messages.insert(message.id, kept);
+            self.names.add(message.id, message.id);
         }
         Some(is_wanted)
     }

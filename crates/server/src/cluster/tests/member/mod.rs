@@ -58,7 +58,7 @@ impl TestNode {
             name: name.to_owned(),
             mail: self.log.live(),
             streams: self.log.contents().streams.clone(),
-            names: Arc::default(),
+            names: Arc::clone(&self.log.names),
         };
         self.member = Some(ClusterMember::start(engine, start, Arc::clone(&self.log)).await);
     }
