@@ -26,7 +26,7 @@ fn settings(servers: &[Nats]) -> EngineSettings {
     let monitor = format!("127.0.0.1:{}", servers[0].monitor_port);
     let mut settings = EngineSettings::new(servers.iter().map(Nats::address).collect(), monitor);
     // Short, so that tests of silence are short; requests take milliseconds.
-    settings.request_time_max = Duration::from_secs(2);
+    settings.request_time_max = Duration::from_secs(5);
     settings.ping_interval = Duration::from_millis(500);
     settings
 }
