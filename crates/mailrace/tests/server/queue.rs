@@ -143,8 +143,11 @@ fn a_hold_with_an_end_is_released() {
     let line = server.wait_log("hold=ended");
     assert!(line.contains(&format!("{id}: hold=ended, recipients=1, by=")), "{line}");
     assert!(line.ends_with(", why=asked by ann"), "{line}");
-    // It is tried at once.
-    server.wait_log("to=<bob@example.com>");
+    // It is tried at once, perhaps before that line.
+    let alone = "to=<bob@example.com>, ";
+    if !server.log.iter().any(|line| line.contains(alone)) {
+        server.wait_log(alone);
+    }
     poll("not released", || (states(&server) == ["waiting", "held"]).then_some(()));
     // The release is durable when the line is there, and the other hold keeps its end.
     let path = server.setup.path("spool");
