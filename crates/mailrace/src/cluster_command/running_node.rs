@@ -23,7 +23,7 @@ and ends. They deliver it without a duplicate. mailrace cluster status, or the l
 Exit status:
    0  it has begun
   69  the server does not answer
-  70  the server is no node of a cluster";
+  74  the server is no node of a cluster";
 
 #[derive(Debug, Args)]
 pub(crate) struct ClusterStatusArguments {
