@@ -278,6 +278,7 @@ fn cluster(n: u8) -> Cluster {
         ca_file: file,
         copies: n,
         lane_size_max: n.into(),
+        shared: n == 1,
     }
 }
 

@@ -16,7 +16,18 @@ use std::path::Path;
 /// # Errors
 /// All problems, at least one of them an error, in the order of the file.
 pub fn load(text: &str, path: Option<&Path>, overrides: &[String], machine: &Machine) -> Result<Loaded, Vec<Problem>> {
-    let (mut loaded, mut problems) = read(text, path, overrides, machine);
+    load_layers(None, text, path, overrides, machine)
+}
+
+/// The same, over the text and the name of a shared file.
+pub(crate) fn load_layers(
+    shared: Option<(&str, Option<&Path>)>,
+    text: &str,
+    path: Option<&Path>,
+    overrides: &[String],
+    machine: &Machine,
+) -> Result<Loaded, Vec<Problem>> {
+    let (mut loaded, mut problems) = read(shared, text, path, overrides, machine);
     problems.extend(rules::check(&loaded));
     problems.sort_by(|a, b| a.order().cmp(&b.order()));
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
@@ -27,21 +38,34 @@ pub fn load(text: &str, path: Option<&Path>, overrides: &[String], machine: &Mac
 }
 
 /// The same without the rules between values; an unreadable value has its default.
-pub(crate) fn read(text: &str, path: Option<&Path>, overrides: &[String], machine: &Machine) -> (Loaded, Vec<Problem>) {
-    let mut draft = Draft::default();
+pub(crate) fn read(
+    shared: Option<(&str, Option<&Path>)>,
+    text: &str,
+    path: Option<&Path>,
+    overrides: &[String],
+    machine: &Machine,
+) -> (Loaded, Vec<Problem>) {
     let mut problems = Vec::new();
+    let mut draft = shared.map(|(text, path)| layer(text, path, true, &mut problems)).unwrap_or_default();
+    draft.lay_over(layer(text, path, false, &mut problems));
+    for text in overrides {
+        overrides::apply(text, &mut draft, &mut problems);
+    }
+    let (config, places) = build(draft, machine);
+    let (path, shared) = (path.map(Path::to_owned), shared.and_then(|(_, path)| path).map(Path::to_owned));
+    (Loaded { config, warnings: Vec::new(), path, shared, machine: machine.clone(), places }, problems)
+}
+
+/// Reads one file.
+fn layer(text: &str, path: Option<&Path>, is_shared: bool, problems: &mut Vec<Problem>) -> Draft {
+    let mut draft = Draft::default();
     let file = path.map_or_else(String::new, |path| path.display().to_string());
     // A byte order mark of some editors is no part of the text.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let base = path.and_then(Path::parent);
     let source = Source::new(&file, text);
-    Reader { source, base, draft: &mut draft, problems: &mut problems }.document(text);
-    for text in overrides {
-        overrides::apply(text, &mut draft, &mut problems);
-    }
-    let (config, places) = build(draft, machine);
-    let path = path.map(Path::to_owned);
-    (Loaded { config, warnings: Vec::new(), path, machine: machine.clone(), places }, problems)
+    Reader { source, base, is_shared, draft: &mut draft, problems }.document(text);
+    draft
 }
 
 /// Makes the values of a draft and of the defaults a configuration.

@@ -32,6 +32,8 @@ pub struct Cluster {
     pub copies: u8,
     /// Octets of one lane of a stream; 0: the engine's own limit.
     pub lane_size_max: u64,
+    /// The configuration that all nodes share counts below the own file.
+    pub shared: bool,
 }
 
 impl Cluster {

@@ -49,6 +49,7 @@ mod reader;
 mod routing;
 mod rules;
 mod screen;
+mod shared;
 mod show;
 mod suggestion;
 #[cfg(test)]
@@ -89,6 +90,7 @@ pub use screen::{
     DigestTime, Filter, FilterAddress, FilterFailure, FilterKind, FilterReject, FilterStage, NoDigestTimeError,
     NoFilterAddressError, Quarantine, Screen,
 };
+pub use shared::{ConfigText, load_shared, own_part};
 pub use webhook::{Webhook, WebhookEvent, WebhookFormat};
 
 use ipnet::IpNet;

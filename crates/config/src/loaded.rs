@@ -43,6 +43,8 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
     /// The file, if there was one.
     pub path: Option<PathBuf>,
+    /// The shared file below it, if there was one.
+    pub shared: Option<PathBuf>,
     /// The machine whose defaults hold.
     pub machine: Machine,
     pub(crate) places: Places,

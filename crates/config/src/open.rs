@@ -40,7 +40,7 @@ pub fn load_bytes(
 }
 
 /// TOML is UTF-8.
-fn decode(bytes: Vec<u8>, path: Option<&Path>) -> Result<String, Vec<Problem>> {
+pub(crate) fn decode(bytes: Vec<u8>, path: Option<&Path>) -> Result<String, Vec<Problem>> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..at).unwrap_or_default();

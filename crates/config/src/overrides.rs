@@ -31,7 +31,7 @@ pub(crate) fn apply(text: &str, draft: &mut Draft, problems: &mut Vec<Problem>) 
             return;
         }
         draft.tables.remove(group.key);
-        Reader { source, base: None, draft, problems }.group(group, &read.span(), &read);
+        Reader { source, base: None, is_shared: false, draft, problems }.group(group, &read.span(), &read);
         return;
     }
     let parameter = find(key).filter(|parameter| section_of(parameter).group.is_none());
@@ -61,7 +61,7 @@ pub(crate) fn apply(text: &str, draft: &mut Draft, problems: &mut Vec<Problem>) 
             for misfit in &mut misfits {
                 misfit.span = misfit.span.start + at..misfit.span.end + at;
             }
-            Reader { source, base: None, draft, problems }.misfits(parameter, key, misfits);
+            Reader { source, base: None, is_shared: false, draft, problems }.misfits(parameter, key, misfits);
         }
     }
 }

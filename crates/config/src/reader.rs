@@ -6,8 +6,9 @@
 use super::instance::table_name;
 use super::kind::{Kind, Misfit, did_you_mean};
 use super::parameter::{Parameter, Section};
-use super::parameters::{SECTIONS, all, find, section};
+use super::parameters::{SECTIONS, all, find, section, section_of};
 use super::problem::{Problem, Severity, Source, SourceLocation};
+use super::shared::{leads_out, may_be_shared, own_only};
 use super::suggestion::nearest;
 use super::toml_string::quoted;
 use super::value::Value;
@@ -41,6 +42,20 @@ pub(crate) struct Draft {
     pub(crate) unread: BTreeSet<&'static str>,
 }
 
+impl Draft {
+    /// Lays the values of another file over these: a key replaces a key, a list of tables a list of tables.
+    pub(crate) fn lay_over(&mut self, above: Self) {
+        for (key, tables) in above.tables {
+            let is_list = section(key).is_some_and(|section| section.group.is_some());
+            match self.tables.get_mut(key).and_then(|below| below.first_mut()).filter(|_| !is_list) {
+                Some(below) => below.given.extend(tables.into_iter().flat_map(|table| table.given)),
+                None => drop(self.tables.insert(key, tables)),
+            }
+        }
+        self.unread.extend(above.unread);
+    }
+}
+
 /// Faults of the syntax, and lines about which nothing else is said.
 #[derive(Default)]
 struct Faults {
@@ -53,6 +68,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) source: Source<'a>,
     /// Relative paths begin here.
     pub(crate) base: Option<&'a Path>,
+    /// The file is the one that all nodes of a cluster share.
+    pub(crate) is_shared: bool,
     pub(crate) draft: &'a mut Draft,
     pub(crate) problems: &'a mut Vec<Problem>,
 }
@@ -107,11 +124,14 @@ impl Reader<'_> {
     fn entry(&mut self, full: &str, key: std::ops::Range<usize>, value: &Spanned<DeValue<'_>>) {
         // A key of a [[table]] has a meaning in such a table only.
         let parameter = find(full).filter(|parameter| group_of(parameter.key).is_none());
-        if let Some(group) = section(full).filter(|section| section.group.is_some()) {
+        if self.is_shared && !shareable(full) {
+            let (text, suggestion) = own_only(full);
+            self.problems.push(Problem { suggestion: Some(suggestion), ..self.problem(&key, full, text) });
+        } else if let Some(group) = section(full).filter(|section| section.group.is_some()) {
             self.group(group, &key, value);
         } else if let Some(parameter) = parameter {
             if let Some(given) = self.given(parameter, parameter.key, value) {
-                let tables = self.draft.tables.entry(super::parameters::section_of(parameter).key).or_default();
+                let tables = self.draft.tables.entry(section_of(parameter).key).or_default();
                 if tables.is_empty() {
                     tables.push(Table::default());
                 }
@@ -234,7 +254,15 @@ impl Reader<'_> {
         let read = parameter.kind.read(value, &mut misfits);
         let place = self.source.place(&value.span());
         match read {
-            Some(value) => Some(ConfiguredValue { value: self.resolved(value), place }),
+            Some(value) => {
+                if self.is_shared && leads_outside(&value) {
+                    let text = format!("{key}: a path of the shared configuration leads out of its directory");
+                    let mut problem = SourceLocation::problem(Some(&place), Severity::Error, key, text);
+                    problem.suggestion = Some("put the file into the directory that is pushed".to_owned());
+                    self.problems.push(problem);
+                }
+                Some(ConfiguredValue { value: self.resolved(value), place })
+            }
             None => {
                 self.misfits(parameter, key, misfits);
                 None
@@ -263,6 +291,22 @@ impl Reader<'_> {
 
     fn problem(&self, span: &std::ops::Range<usize>, key: impl Into<String>, text: String) -> Problem {
         SourceLocation::problem(Some(&self.source.place(span)), Severity::Error, key, text)
+    }
+}
+
+/// Whether a key or a list of tables may stand in the shared file; others are judged elsewhere.
+fn shareable(full: &str) -> bool {
+    let list = section(full).filter(|section| section.group.is_some());
+    let first = list.and_then(|section| Some((section, section.parameters.first()?)));
+    let found = first.or_else(|| find(full).map(|parameter| (section_of(parameter), parameter)));
+    found.is_none_or(|(section, parameter)| may_be_shared(section, parameter))
+}
+
+fn leads_outside(value: &Value) -> bool {
+    match value {
+        Value::Path(path) => leads_out(path),
+        Value::List(values) | Value::Each(values) => values.iter().any(leads_outside),
+        _ => false,
     }
 }
 

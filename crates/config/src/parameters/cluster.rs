@@ -127,5 +127,16 @@ pub(super) static CLUSTER: Section = Section {
             "Counted for messages and for large bodies, each by itself. A full lane is as a node that is away.",
         )
         .restart(),
+        fixed(
+            "cluster.shared",
+            at!(cluster.shared),
+            Kind::Flag,
+            "false",
+            "true",
+            "take configuration and maps from mailrace cluster push; this file counts more",
+            "They are kept in cluster.shared in the spool directory, so that a node starts without its engine. Without any \
+             a node waits for the first push. Keys of one machine, and those that need a restart, stay in this file.",
+        )
+        .restart(),
     ],
 };

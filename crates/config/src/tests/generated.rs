@@ -49,7 +49,7 @@ fn the_example_reads_when_uncommented() {
         .collect::<Vec<_>>()
         .join("\n");
     let machine = Machine::default();
-    let (loaded, problems) = super::super::build::read(&uncommented, None, &[], &machine);
+    let (loaded, problems) = super::super::build::read(None, &uncommented, None, &[], &machine);
     assert!(problems.is_empty(), "{}", super::super::render(&problems));
     assert_eq!(loaded.keys_set(), super::super::parameters::all().count());
 }

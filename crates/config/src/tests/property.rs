@@ -130,12 +130,12 @@ proptest! {
     #[test]
     fn what_is_shown_reads_back(text in any_file()) {
         let machine = Machine::default();
-        let (loaded, problems) = read(&text, Some(Path::new(FILE)), &[], &machine);
+        let (loaded, problems) = read(None, &text, Some(Path::new(FILE)), &[], &machine);
         prop_assert!(problems.is_empty(), "{}", render(&problems));
         let shown = show::text(&loaded, &[]);
         // Another machine: the shown form does not depend on the machine.
         let other = Machine::new("other.example", None);
-        let (again, problems) = read(&shown, Some(Path::new("/elsewhere/x.toml")), &[], &other);
+        let (again, problems) = read(None, &shown, Some(Path::new("/elsewhere/x.toml")), &[], &other);
         prop_assert!(problems.is_empty(), "{}", render(&problems));
         prop_assert_eq!(again.config, loaded.config);
     }
@@ -157,7 +157,7 @@ proptest! {
 
     #[test]
     fn any_override(text in "[a-z.\\[\\]={}\"0-9ü \n]{0,40}") {
-        let (_, problems) = read("", None, &[text], &Machine::default());
+        let (_, problems) = read(None, "", None, &[text], &Machine::default());
         for problem in problems {
             prop_assert_eq!((problem.file.as_str(), problem.line > 0), ("--set", true));
         }
