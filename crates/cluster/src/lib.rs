@@ -20,6 +20,7 @@
 //! | `node` | all of these behind one interface |
 //! | `rendezvous` | the order of holders |
 //! | `share`, `share_table` | shares of limits that all nodes keep together |
+//! | `shared_config` | configuration and maps that all nodes share |
 //! | `host_status` | hosts that are down, told to the other nodes |
 //! | `status` | the state of a node as plain data |
 //! | `settings`, `action` | the values that go in and out |
@@ -45,6 +46,7 @@ mod replica_log;
 mod settings;
 mod share;
 mod share_table;
+mod shared_config;
 mod status;
 mod stream_writer;
 
@@ -72,4 +74,9 @@ pub use settings::Sabotage;
 pub use settings::Settings;
 pub use share::{LEASE, LEASE_MARGIN, RENEW_INTERVAL, ROTATE_IDLE, ROTATE_MESSAGES, Share, ShareRequest, SharedRate};
 pub use share_table::{ShareRow, ShareTable};
+pub use shared_config::{
+    ActiveRevision, BUNDLE_FILES_MAX, BUNDLE_OCTETS_MAX, Bundle, BundleDigest, BundleError, BundleFile, BundleName,
+    CONFIG_PREFIX, ConfigView, Examined, FollowAction, Follower, FollowerStatus, NodeReport, Push, PushAction,
+    PushAnswer, PushClaim, PushEnd, PushId, PushNode, PushOptions, bundle_path_fault,
+};
 pub use status::{AdoptionStatus, ClusterStatus, HostageReason, HostageStatus, OwnerCounts, StreamState, StreamStatus};
