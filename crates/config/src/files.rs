@@ -70,8 +70,9 @@ pub trait Files {
 /// names, as root.
 #[must_use]
 pub fn check_own_file(loaded: &Loaded, files: &dyn Files) -> Option<Problem> {
-    let path = loaded.path.as_deref()?;
-    let why = files.unsafe_secret(&loaded.config, path)?;
+    // Also the shared one: other nodes may have read what its owner here has changed.
+    let mut paths = loaded.path.iter().chain(&loaded.shared);
+    let why = paths.find_map(|path| files.unsafe_secret(&loaded.config, path))?;
     Some(SourceLocation::problem(None, Severity::Error, "", format!("the configuration does not count: {why}")))
 }
 

@@ -5,17 +5,22 @@
 
 mod machine;
 mod open;
+mod problem_at;
 mod real_files;
 mod reasons;
 mod settings;
+mod shared_files;
 
 pub use ::config::*;
 pub use machine::this_machine;
-pub use open::open;
+pub(crate) use open::read_over_shared;
+pub use open::{open, open_over};
+pub(crate) use problem_at::problem_of_file;
 pub use real_files::RealFiles;
 pub use reasons::read_reasons;
 pub(crate) use reasons::read_safe_reasons;
 pub(crate) use settings::{smtp_settings, spool_settings};
+pub use shared_files::{SHARED_FILE, SharedFiles};
 
 /// Returns whether the C library is asked for users that the file of users lacks. A program that is linked statically
 /// cannot ask it.

@@ -15,32 +15,33 @@ pub struct ConfigSource {
 }
 
 impl ConfigSource {
-    /// Reads it.
+    /// Reads it, over the revision of the shared configuration that is in force.
     ///
     /// # Errors
     /// Every problem.
     pub fn read(&self) -> Result<Loaded, Vec<config::Problem>> {
-        let text = match self.path.as_deref().map(std::fs::read_to_string) {
-            None => String::new(),
-            Some(Ok(text)) => text,
-            Some(Err(error)) => return Err(vec![unreadable(self.path.as_deref(), &error)]),
-        };
-        let loaded = config::load(&text, self.path.as_deref(), &self.overrides, &self.machine)?;
+        self.read_over(None)
+    }
+
+    /// Reads it over the shared configuration in a directory.
+    ///
+    /// # Errors
+    /// Every problem.
+    pub(crate) fn read_over(&self, shared: Option<&Path>) -> Result<Loaded, Vec<config::Problem>> {
+        let path = self.path.as_deref();
+        let bytes = path.map_or_else(|| Ok(Vec::new()), std::fs::read);
+        let bytes = bytes.map_err(|error| vec![unreadable(path, &error)])?;
+        let loaded = config::read_over_shared(bytes, path, shared, &self.overrides, &self.machine)?;
         config::check_own_file(&loaded, &config::RealFiles).map_or(Ok(loaded), |problem| Err(vec![problem]))
     }
 }
 
 fn unreadable(path: Option<&Path>, error: &std::io::Error) -> config::Problem {
+    let text = format!("the configuration cannot be read: {error}");
+    let step = Some("name another file with --config, or correct its rights".to_owned());
+    let file = path.unwrap_or_else(|| Path::new(""));
     config::Problem {
-        severity: config::Severity::Error,
-        file: path.map(|path| path.display().to_string()).unwrap_or_default(),
-        line: 0,
-        column: 0,
-        width: 0,
-        source: String::new(),
-        key: String::new(),
-        text: format!("the configuration cannot be read: {error}"),
         expected: "a file in TOML".to_owned(),
-        suggestion: Some("name another file with --config, or correct its rights".to_owned()),
+        ..config::problem_of_file(config::Severity::Error, file, text, step)
     }
 }
