@@ -70,18 +70,22 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<Exit, Failure> {
 pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
     let path = arguments.source.path();
     let loaded = arguments.source.open()?;
-    let mut files = loaded.as_ref().map(|loaded| check_files(loaded, &RealFiles)).unwrap_or_default();
-    if let Ok(loaded) = &loaded {
-        files.extend(maps(loaded));
-        files.extend(content_rules(loaded));
-        let filters = filter_faults(&loaded.config).into_iter();
-        files.extend(filters.map(|text| loaded.problem(Severity::Warning, text)));
-        let names = name_server_fault(&loaded.config).into_iter();
-        files.extend(names.map(|text| loaded.problem(Severity::Warning, text)));
-    }
+    let files = loaded.as_ref().map(file_problems).unwrap_or_default();
     let checked = commands::check(path.as_deref(), &loaded, &files, form(arguments.json));
     print(&checked.text)?;
     Ok(if checked.is_ok { Exit::Ok } else { Exit::Config })
+}
+
+/// Returns the faults of all files that a configuration names.
+pub(crate) fn file_problems(loaded: &Loaded) -> Vec<Problem> {
+    let mut files = check_files(loaded, &RealFiles);
+    files.extend(maps(loaded));
+    files.extend(content_rules(loaded));
+    let filters = filter_faults(&loaded.config).into_iter();
+    files.extend(filters.map(|text| loaded.problem(Severity::Warning, text)));
+    let names = name_server_fault(&loaded.config).into_iter();
+    files.extend(names.map(|text| loaded.problem(Severity::Warning, text)));
+    files
 }
 
 /// Returns the faults of maps and rules, and the doubtful entries.

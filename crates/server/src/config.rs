@@ -14,7 +14,7 @@ mod shared_files;
 pub use ::config::*;
 pub use machine::this_machine;
 pub(crate) use open::read_over_shared;
-pub use open::{open, open_over};
+pub use open::{open, open_over, own_config};
 pub(crate) use problem_at::problem_of_file;
 pub use real_files::RealFiles;
 pub use reasons::read_reasons;

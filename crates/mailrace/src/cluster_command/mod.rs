@@ -2,12 +2,14 @@
 //! demonstration (`docs/cluster.md`).
 //!
 //! `init` and `join` only make new files, and print what else is to be done; the configuration file is for the operator
-//! to change. `status` and `verify` change nothing.
+//! to change. `status` and `verify` change nothing. `push` gives configuration and maps to all nodes.
 
 mod join_file;
 mod make_node;
 mod new_files;
 mod node_files;
+mod push;
+mod push_folder;
 mod running_node;
 mod verify;
 
@@ -30,6 +32,9 @@ pub(crate) enum ClusterCommand {
     /// Give the mail of this node to the others, without duplicates, and end the server
     #[command(after_help = running_node::DRAIN_HELP)]
     Drain(running_node::DrainArguments),
+    /// Give configuration and maps to all nodes, when they fit at each of them
+    #[command(after_help = push::HELP)]
+    Push(push::PushArguments),
     /// Show nodes, engines and a balancer under a storm and a kill -9, and count
     #[command(after_help = cluster_demo::HELP)]
     Demo(cluster_demo::ClusterDemoArguments),
@@ -45,6 +50,7 @@ pub(crate) fn run(command: &ClusterCommand) -> Result<Exit, Failure> {
         ClusterCommand::Join(arguments) => make_node::join(arguments),
         ClusterCommand::Status(arguments) => running_node::status(arguments),
         ClusterCommand::Drain(arguments) => running_node::drain(arguments),
+        ClusterCommand::Push(arguments) => push::run(arguments),
         ClusterCommand::Demo(arguments) => cluster_demo::run(arguments),
         ClusterCommand::Verify(arguments) => verify::run(arguments),
     }

@@ -4,7 +4,7 @@ use crate::control_client::{Control, ControlTarget};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count, thousands};
 use clap::Args;
-use operator::answers::{ClusterAnswer, StatusAnswer};
+use operator::answers::{ClusterAnswer, ClusterConfigAnswer, ClusterConfigRevision, StatusAnswer};
 use operator::control::Request;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 pub(super) const STATUS_HELP: &str = "\
 Exit status:
    0  this node takes part, and its mail has its copies
-   1  it does not, or some mail has no copy, or mail of an absent node waits
+   1  it does not, or some mail has no copy, or mail of an absent node waits, or another shared configuration counts
   69  the server does not answer, or is no node of a cluster";
 
 /// The end of `drain --help`.
@@ -54,7 +54,8 @@ pub(super) fn status(arguments: &ClusterStatusArguments) -> Result<Exit, Failure
         lines(&cluster).into_iter().for_each(|line| output.print_line(line));
     }
     output.finish()?;
-    let is_well = cluster.state == "member" && cluster.unreplicated == 0 && cluster.hostages.is_empty();
+    let is_current = cluster.config.as_ref().is_none_or(|config| config.current);
+    let is_well = cluster.state == "member" && cluster.unreplicated == 0 && cluster.hostages.is_empty() && is_current;
     Ok(if is_well { Exit::Ok } else { Exit::Lost })
 }
 
@@ -90,6 +91,7 @@ fn lines(cluster: &ClusterAnswer) -> Vec<String> {
     if cluster.nodes.is_empty() {
         lines.push("sees no other node: mail gets no copy".to_owned());
     }
+    lines.extend(cluster.config.iter().flat_map(config_lines));
     for stream in &cluster.streams {
         let behind = stream.lag_ms.map_or_else(String::new, |lag| format!(", {lag} ms behind"));
         lines.push(format!(
@@ -111,6 +113,27 @@ fn lines(cluster: &ClusterAnswer) -> Vec<String> {
     for one in &cluster.hostages {
         let messages = one.messages.map_or_else(|| "mail".to_owned(), |messages| count(messages, "message"));
         lines.push(format!("waits: {messages} of node {}: {}", one.owner, one.why));
+    }
+    lines
+}
+
+/// The shared configuration as lines.
+fn config_lines(config: &ClusterConfigAnswer) -> Vec<String> {
+    let named = |one: &ClusterConfigRevision| format!("revision {} ({:.12})", one.number, one.files);
+    let named = |one: &Option<ClusterConfigRevision>| one.as_ref().map_or_else(|| "none".to_owned(), named);
+    let mut lines = vec![match (&config.active, config.current) {
+        (None, _) => format!("shared configuration: {} here; that of the cluster is not known", named(&config.own)),
+        (Some(_), true) => format!("shared configuration: {}", named(&config.active)),
+        (Some(_), false) => {
+            format!("shared configuration: {}, and {} counts", named(&config.own), named(&config.active))
+        }
+    }];
+    lines.extend(config.problem.iter().map(|why| format!("  not taken: {why}")));
+    for node in &config.nodes {
+        let gone = if node.running { "" } else { ", does not run" };
+        let state = if node.revision == config.active { "has it" } else { "does not have it" };
+        let why = node.problem.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        lines.push(format!("  node {}: {}, {state}{gone}{why}", node.node, named(&node.revision)));
     }
     lines
 }

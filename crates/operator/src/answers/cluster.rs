@@ -38,6 +38,54 @@ pub struct ClusterAnswer {
     pub adoptions: Vec<ClusterAdoption>,
     /// Mail of absent nodes that cannot be adopted now.
     pub hostages: Vec<ClusterHostage>,
+    /// The configuration that all nodes share, if `cluster.shared` is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<ClusterConfigAnswer>,
+}
+
+/// The configuration that all nodes share, as this node sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterConfigAnswer {
+    /// The revision that counts; absent before the first push, and while the engine has not answered since the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active: Option<ClusterConfigRevision>,
+    /// The revision in force at this node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<ClusterConfigRevision>,
+    /// Both are the same, as far as this node knows.
+    pub current: bool,
+    /// Why the revision that counts is not in force here, with file and line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// All nodes that have told their revision in the last week.
+    pub nodes: Vec<ClusterConfigNode>,
+}
+
+/// A revision of the shared configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterConfigRevision {
+    /// Counted from 1.
+    pub number: u64,
+    /// SHA-256 of its files.
+    pub files: String,
+}
+
+/// The shared configuration at a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterConfigNode {
+    /// Its number.
+    pub node: u16,
+    /// It runs.
+    pub running: bool,
+    /// The revision in force there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<ClusterConfigRevision>,
+    /// Why the revision that counts is not in force there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// Another node.

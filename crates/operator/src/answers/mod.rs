@@ -19,7 +19,10 @@ mod status;
 mod steering;
 mod storms;
 
-pub use cluster::{ClusterAdoption, ClusterAnswer, ClusterHostage, ClusterNode, ClusterStream};
+pub use cluster::{
+    ClusterAdoption, ClusterAnswer, ClusterConfigAnswer, ClusterConfigNode, ClusterConfigRevision, ClusterHostage,
+    ClusterNode, ClusterStream,
+};
 pub use connections::{ConnectionLine, ConnectionsAnswer, TranscriptLine};
 pub use history::{BestWindow, HistoryAnswer, HistoryMessage, HistoryStatus, HistoryStep, PhaseTime};
 pub use hosts::{Host, HostsAnswer};

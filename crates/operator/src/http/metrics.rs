@@ -6,8 +6,8 @@
 
 use super::counts::{HttpCounts, HttpLimit};
 use crate::answers::{
-    ClusterAnswer, ClusterStream, FilterStatus, HistoryStatus, ScreenQueueStatus, SpoolStatus, StatusAnswer,
-    WebhookStatus,
+    ClusterAnswer, ClusterConfigRevision, ClusterStream, FilterStatus, HistoryStatus, ScreenQueueStatus, SpoolStatus,
+    StatusAnswer, WebhookStatus,
 };
 use observe::counters::{self, Counter};
 use std::fmt::{self, Write as _};
@@ -190,6 +190,23 @@ fn cluster(to: &mut Families, cluster: &ClusterAnswer) {
         "Time since the holder last had all mail and outcomes.",
         lags,
     );
+    if let Some(config) = &cluster.config {
+        let number = |one: &Option<ClusterConfigRevision>| one.as_ref().map_or(0, |revision| revision.number);
+        to.gauge(
+            "cluster_config_revision",
+            "Shared configuration in force at this node; 0: none.",
+            number(&config.own),
+        );
+        to.gauge(
+            "cluster_config_outdated",
+            "1 while another revision of the shared configuration counts than the one in force at this node.",
+            u64::from(!config.current),
+        );
+        let others =
+            config.nodes.iter().filter(|node| node.running && number(&node.revision) != number(&config.active));
+        let others = u64::try_from(others.count()).unwrap_or(u64::MAX);
+        to.gauge("cluster_config_outdated_nodes", "Running nodes that have another revision in force.", others);
+    }
 }
 
 fn webhooks(to: &mut Families, webhooks: &[WebhookStatus]) {

@@ -5,7 +5,7 @@
 //! another.
 
 use super::adopted_names::AdoptedNames;
-use super::engine_access::EngineAccess;
+use super::engine_access::{EngineAccess, EngineInUse};
 use super::local_mail::LocalMail;
 use super::member_loop::MemberLoop;
 use super::member_state::MemberShared;
@@ -183,6 +183,11 @@ impl ClusterMember {
         let engine_problem = self.shared.engine.problem().borrow().as_ref().map(ToString::to_string);
         let is_draining = self.is_draining();
         MemberStatus { cluster, refusal, engine_problem, is_draining, cluster_id: self.cluster }
+    }
+
+    /// The engine, while it may be used.
+    pub(super) fn engine_in_use(&self) -> Option<Arc<EngineInUse>> {
+        self.shared.engine.in_use()
     }
 
     /// The other nodes that this one sees.

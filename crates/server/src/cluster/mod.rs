@@ -7,6 +7,7 @@
 //! | [`check_engines`] | all that an operator wants to know of the engines before the start |
 //! | [`ReplicaLog`] | carries out a `cluster::LogRequest` |
 //! | [`Coordination`], [`Watch`] | carry out a `cluster::CoordinationRequest`, and tell of changed keys |
+//! | [`SharedConfig`], [`ConfigPusher`] | carry out a `cluster::Follower` at a node, and a `cluster::Push` for a command |
 //! | [`ClusterMember`] | runs a `cluster::Node` on them and on the local log, [`LocalMail`] |
 //!
 //! All of them are cheap to clone and answer each request by itself, so that a caller has as many under way as it
@@ -17,6 +18,8 @@
 
 mod adopted_names;
 mod api;
+mod bundle_store;
+mod config_push;
 mod connection;
 mod coordination;
 mod copy_envelope;
@@ -31,11 +34,13 @@ mod member_loop;
 mod member_state;
 mod replica_log;
 mod settings;
+mod shared_config;
 #[cfg(test)]
 mod tests;
 mod watch;
 
 pub use adopted_names::AdoptedNames;
+pub use config_push::{ConfigPusher, PushResult, bundle_name};
 pub use connection::{Engine, EngineConnection};
 pub use coordination::{Coordination, CoordinationAnswer};
 pub(crate) use copy_envelope::CopyEnvelope;
@@ -46,4 +51,7 @@ pub use local_mail::LocalMail;
 pub use member::{ClusterMember, MemberStart, MemberStatus};
 pub use replica_log::{LogAnswer, ReplicaLog};
 pub use settings::{EngineLogin, EngineSettings, node_settings, on_no_replica};
+pub use shared_config::{SharedConfig, TakeConfig};
+// What commands of operators say and read.
+pub use cluster::{BUNDLE_OCTETS_MAX, Bundle, BundleError, NodeId, PushAnswer, PushEnd, PushNode, PushOptions};
 pub use watch::{KeyChange, Watch};

@@ -2,7 +2,7 @@
 
 use super::problem_at::problem_of_file;
 use super::shared_files::{SHARED_FILE, SharedFiles};
-use super::{ConfigText, Loaded, Machine, Problem, Severity, load_bytes, load_shared, own_part};
+use super::{Config, ConfigText, Loaded, Machine, Problem, Severity, load_bytes, load_shared, own_part};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -56,6 +56,15 @@ pub fn open_over(
 ) -> io::Result<Result<Loaded, Vec<Problem>>> {
     let bytes = path.map_or_else(|| Ok(Vec::new()), std::fs::read)?;
     Ok(read_over_shared(bytes, path, Some(directory), overrides, machine))
+}
+
+/// Reads the own file alone, without the rules between values, for `cluster` and `spool`.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn own_config(path: Option<&Path>, overrides: &[String], machine: &Machine) -> io::Result<Config> {
+    let bytes = path.map_or_else(|| Ok(Vec::new()), std::fs::read)?;
+    Ok(own_part(ConfigText { bytes: &bytes, path }, overrides, machine))
 }
 
 fn over(

@@ -1,11 +1,12 @@
 //! The state of the cluster as this node sees it, for the answer to `status`.
 
-use crate::cluster::{ClusterMember, MemberStatus};
+use super::shared::shared_status;
+use crate::cluster::{ClusterMember, MemberStatus, SharedConfig};
 use cluster::{AdoptionStatus, HostageReason, HostageStatus, StreamState, StreamStatus};
 use operator::answers::{ClusterAdoption, ClusterAnswer, ClusterHostage, ClusterNode, ClusterStream};
 
 /// Describes the node.
-pub(super) fn cluster_status(member: &ClusterMember) -> ClusterAnswer {
+pub(super) fn cluster_status(member: &ClusterMember, shared: Option<&SharedConfig>) -> ClusterAnswer {
     let MemberStatus { cluster: status, refusal, engine_problem, is_draining, cluster_id } = member.status();
     let state = match () {
         () if refusal.is_some() => "refused",
@@ -14,7 +15,10 @@ pub(super) fn cluster_status(member: &ClusterMember) -> ClusterAnswer {
         () if status.is_member => "member",
         () => "joining",
     };
+    let nodes = member.nodes();
+    let live: Vec<u16> = nodes.iter().map(|entry| entry.node.0).chain([status.node.0]).collect();
     ClusterAnswer {
+        config: shared.map(|shared| shared_status(&shared.status(), &live)),
         cluster: cluster_id.to_string(),
         node: status.node.0,
         state: state.to_owned(),
@@ -26,8 +30,7 @@ pub(super) fn cluster_status(member: &ClusterMember) -> ClusterAnswer {
         adopted_waiting: number(status.adopted_waiting),
         adopted: member.moves().adopted_count(),
         given_up: member.moves().given_up_count(),
-        nodes: member
-            .nodes()
+        nodes: nodes
             .into_iter()
             .map(|entry| ClusterNode { node: entry.node.0, name: entry.name, draining: entry.is_draining })
             .collect(),

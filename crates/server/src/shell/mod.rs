@@ -10,6 +10,7 @@
 //! - `connections` shows and ends connections to next hops, and passes their dialogs on;
 //! - `notes` logs the notes that spool, resolver and certificates collect;
 //! - `reload` puts a changed configuration in force, whole or not at all;
+//! - `shared` puts revisions of the configuration that all nodes of a cluster share in force;
 //! - `admin` answers the requests of the control socket, `status` collects the answer to `status`;
 //! - `http` binds the address of HTTP, reads its tokens, and answers its questions;
 //! - [`explain`] traces the route of one recipient without a running server.
@@ -29,6 +30,7 @@ mod notes;
 mod orders;
 mod reload;
 mod server;
+mod shared;
 mod source;
 pub mod start;
 mod start_error;

@@ -4,7 +4,7 @@ use super::source::ConfigSource;
 use super::{history, hold_ends, map_files, state_files};
 use crate::accept::listener::{self, ConnectionAcceptor as Socket};
 use crate::accept::{door, limits};
-use crate::cluster::ClusterMember;
+use crate::cluster::{ClusterMember, SharedConfig};
 use crate::config::{Config, ListenProtocol, ListenTls};
 use crate::context::Context;
 use crate::digest;
@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// Searches of the history at once.
@@ -80,6 +80,10 @@ pub(crate) struct Server {
     pub(super) history_searches: Semaphore,
     /// An operator has this node of a cluster give its mail to the others and end.
     pub(super) drain_asked: Notify,
+    /// The part in the configuration that all nodes of a cluster share.
+    pub(super) shared: OnceLock<Arc<SharedConfig>>,
+    /// False until the start is over: connections wait.
+    pub(super) accepts: watch::Sender<bool>,
 }
 
 impl Server {
@@ -122,6 +126,8 @@ impl Server {
             reloading: AtomicBool::new(false),
             history_searches: Semaphore::new(HISTORY_SEARCHES_MAX),
             drain_asked: Notify::new(),
+            shared: OnceLock::new(),
+            accepts: watch::Sender::new(true),
         }
     }
 
@@ -163,7 +169,12 @@ impl Server {
         let mut tasks = lock(&self.tasks);
         for socket in sockets {
             let (inbound, limits) = (Arc::clone(&self.inbound), Arc::clone(&self.limits));
-            tasks.spawn(door::take_connections(inbound, limits, Arc::clone(&listener), socket, ServeSessions));
+            let (listener, mut accepts) = (Arc::clone(&listener), self.accepts.subscribe());
+            tasks.spawn(async move {
+                // The server outlives its tasks.
+                drop(accepts.wait_for(|accepts| *accepts).await);
+                door::take_connections(inbound, limits, listener, socket, ServeSessions).await;
+            });
         }
     }
 
@@ -222,6 +233,21 @@ impl Server {
                 signals::Signal::User1 => self.context.log.reopen(),
             }
         };
+        self.end(why, signals).await
+    }
+
+    /// Ends a server that has taken no mail yet.
+    pub(crate) async fn end_of_start(&self) -> ShutdownSummary {
+        self.context.record(&Event::Stopping { why: "SIGTERM", connections: 0 });
+        let mut tasks = std::mem::take(&mut *lock(&self.tasks));
+        tasks.abort_all();
+        while tasks.join_next().await.is_some() {}
+        history::close_history(&self.context).await;
+        self.context.record(&Event::Stopped { cut_off: 0, deliveries_cut_off: 0 });
+        ShutdownSummary { cut_off: 0, forgotten: (0, 0) }
+    }
+
+    async fn end(self: &Arc<Self>, why: &str, signals: &mut signals::Signals) -> ShutdownSummary {
         let context = &self.context;
         context.record(&Event::Stopping { why, connections: context.stop.open() });
         self.manager.stopping("finishing open transactions");

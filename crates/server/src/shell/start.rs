@@ -266,14 +266,19 @@ impl Prepared {
             join_cluster(&context, dispatch, spool, recovery).await?;
         }
         let addresses: Vec<_> = bound.listeners.iter().map(|listener| listener.address).collect();
+        let is_shared = context.live.load().config.cluster.shared;
+        server.accepts.send_replace(!is_shared);
         server.open_all(bound.listeners).map_err(StartError::Unavailable)?;
         server.watch(context.spool().cloned());
+        if let Some(socket) = control {
+            server.answer_on(socket);
+        }
+        if is_shared && !server.takes_shared(&mut signals).await {
+            return Ok(server.end_of_start().await);
+        }
         server.deliver();
         if let Some(directory) = pickup {
             server.pick_up(directory);
-        }
-        if let Some(socket) = control {
-            server.answer_on(socket);
         }
         if let Some(listener) = http {
             server.answer_http(listener, http_tls).map_err(|error| {

@@ -72,7 +72,10 @@ impl Server {
             pickup: PickupStatus { files: self.waiting_files.files(), full: self.waiting_files.is_full() },
             expansions: context.expansions.counts(),
             log: self.log_status(),
-            cluster: context.message_store.cluster().map(cluster_status),
+            cluster: context
+                .message_store
+                .cluster()
+                .map(|member| cluster_status(member, self.shared.get().map(Arc::as_ref))),
             webhooks: context.webhooks.iter().map(|webhook| webhook.status()).collect(),
             history: context.history.as_ref().map(History::status),
             spool: self.spool_status(&live.config.spool, &spool),

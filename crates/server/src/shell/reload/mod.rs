@@ -27,7 +27,7 @@ use observe::reason::Rules;
 use operator::control::{self, Answer, Reason};
 use operator::http::HttpAccess;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -43,6 +43,9 @@ impl Server {
         let answer = tokio::task::spawn_blocking(move || server.reload_now()).await;
         self.reloading.store(false, Ordering::SeqCst);
         self.manager.ready("accepting mail");
+        if let Some(shared) = self.shared.get() {
+            shared.own_file_changed();
+        }
         answer.unwrap_or_else(|_| Answer::refused(Reason::Failed, "the reload broke off; the old configuration stays"))
     }
 
@@ -75,13 +78,36 @@ impl Server {
     /// Does everything of a reload that can fail, while the old values are in force.
     fn prepare_reload(&self, source: &ConfigSource) -> Result<PreparedReload, Refused> {
         let loaded = source.read().map_err(|problems| Refused::of(&problems))?;
+        let mut values = self.prepare_values(loaded, source.path.as_deref())?;
+        let config = &values.config;
+        let added = self.bind_added(config)?;
+        // The last step that can fail, since it takes effect by itself: open connections too get the new certificate
+        // at their handshake, and tickets stay valid.
+        let mut of_tls = Vec::new();
+        let tls = match lock(&self.tls).clone().filter(|_| !config.tls.certificate.is_empty()) {
+            Some(acceptor) => {
+                of_tls = reload_certificates(&acceptor, &values.old.config, config)?;
+                Some(acceptor)
+            }
+            None => load_tls(config, &mut of_tls).map_err(|error| Refused::because(error.to_string()))?,
+        };
+        of_tls.append(&mut values.notes);
+        Ok(PreparedReload { values, added, tls, of_tls })
+    }
+
+    /// Makes the values of a configuration, with all files that it names but certificates. Nothing takes effect.
+    pub(super) fn prepare_values(
+        &self,
+        loaded: config::Loaded,
+        config_file: Option<&Path>,
+    ) -> Result<PreparedValues, Refused> {
         let old = self.context.live.load_full();
         let differences = config::differences(&old.config, &loaded.config);
         if let Some(why) = config::refuses_reload(&differences) {
             return Err(Refused::because(why));
         }
         let hardening = self.hardening.as_ref();
-        if let Some(why) = hardening.and_then(|hardening| hardening.refuses(&loaded.config, source.path.as_deref())) {
+        if let Some(why) = hardening.and_then(|hardening| hardening.refuses(&loaded.config, config_file)) {
             return Err(Refused::because(why));
         }
         let mut config = loaded.config.clone();
@@ -106,19 +132,7 @@ impl Server {
         let (signing, notes) = reload_signing_keys(&old, &config)?;
         let (http, notes_of_http) = reload_http_access(&old, &config)
             .map_err(|faults| Refused::because(lines(&with_places(Some(&loaded), faults))))?;
-        let added = self.bind_added(&config)?;
-        // The last step that can fail, since it takes effect by itself: open connections too get the new certificate
-        // at their handshake, and tickets stay valid.
-        let mut of_tls = Vec::new();
-        let tls = match lock(&self.tls).clone().filter(|_| !config.tls.certificate.is_empty()) {
-            Some(acceptor) => {
-                of_tls = reload_certificates(&acceptor, &old.config, &config)?;
-                Some(acceptor)
-            }
-            None => load_tls(&config, &mut of_tls).map_err(|error| Refused::because(error.to_string()))?,
-        };
-        of_tls.extend(notes.into_iter().chain(notes_of_http));
-        Ok(PreparedReload {
+        Ok(PreparedValues {
             differences,
             warnings: loaded.warnings.iter().map(config::Problem::line).collect(),
             old,
@@ -129,19 +143,17 @@ impl Server {
             log,
             resolver,
             maps,
-            added,
-            tls,
-            of_tls,
             signing,
             http,
+            notes: notes.into_iter().chain(notes_of_http).collect(),
             loaded: Arc::new(loaded),
         })
     }
 
     /// Puts a prepared configuration in force. No step of it fails.
     fn put_in_force(self: &Arc<Self>, prepared: PreparedReload) -> Reloaded {
-        let PreparedReload { old, config, authenticator, reasons, screen, log, resolver, .. } = prepared;
-        let (maps, added, tls, signing) = (prepared.maps, prepared.added, prepared.tls, prepared.signing);
+        let PreparedReload { values, added, tls, of_tls } = prepared;
+        let PreparedValues { old, config, authenticator, reasons, screen, log, resolver, maps, .. } = values;
         if let Some(authenticator) = &authenticator {
             authenticator.count_attempts(&config.auth, &config.accept.exempt, old.authenticator.as_deref());
         }
@@ -165,15 +177,15 @@ impl Server {
         }
         let of_http = self.reload_http_tls(&config);
         let live = ActiveConfig::new(config, authenticator).with_reasons(reasons).with_screen(screen);
-        let live = live.with_signing(signing).with_http(prepared.http).with_loaded(Some(prepared.loaded));
+        let live = live.with_signing(values.signing).with_http(values.http).with_loaded(Some(values.loaded));
         self.context.live.store(Arc::new(live));
         self.outbound.hosts.set_limits(&self.context.live.load().config);
         self.reconfigure_dispatch(&renewal);
         if let Some(screen_queue) = &self.inbound.screen_queue {
             screen_queue.retry_all();
         }
-        let changed = prepared.differences.iter().map(ToString::to_string).collect();
-        let warnings = prepared.warnings.into_iter().chain(maps.notes).chain(prepared.of_tls).chain(of_http);
+        let changed = values.differences.iter().map(ToString::to_string).collect();
+        let warnings = values.warnings.into_iter().chain(maps.notes).chain(of_tls).chain(of_http);
         Reloaded { changed, refused: maps.refused, warnings: warnings.collect(), renewal }
     }
 
@@ -232,8 +244,8 @@ fn reload_signing_keys(old: &ActiveConfig, config: &Config) -> Result<(Arc<Signi
     }
 }
 
-/// A changed configuration with everything that it needs, before it is in force.
-struct PreparedReload {
+/// The values of a changed configuration, before it is in force.
+pub(super) struct PreparedValues {
     differences: Vec<config::Difference>,
     /// Warnings on the configuration.
     warnings: Vec<String>,
@@ -247,14 +259,21 @@ struct PreparedReload {
     /// `None`: the present one stays, with its kept answers.
     resolver: Option<Resolver>,
     maps: routing::load::Loaded,
+    signing: Arc<SigningKeys>,
+    http: Arc<HttpAccess>,
+    /// Notes on keys and tokens.
+    notes: Vec<String>,
+    loaded: Arc<config::Loaded>,
+}
+
+/// A changed configuration with everything that it needs, before it is in force.
+struct PreparedReload {
+    values: PreparedValues,
     /// New addresses and their sockets.
     added: Vec<(SocketAddr, Listen, Vec<Socket>)>,
     tls: Option<Arc<Acceptor>>,
     /// Notes on certificates and keys.
     of_tls: Vec<String>,
-    signing: Arc<SigningKeys>,
-    http: Arc<HttpAccess>,
-    loaded: Arc<config::Loaded>,
 }
 
 /// The changes of a successful reload.
@@ -268,7 +287,7 @@ struct Reloaded {
 }
 
 /// Why a reload was refused.
-struct Refused {
+pub(super) struct Refused {
     error: String,
     problems: Vec<control::Problem>,
 }
@@ -278,7 +297,12 @@ impl Refused {
         Self { error: error.into(), problems: Vec::new() }
     }
 
-    fn of(problems: &[config::Problem]) -> Self {
+    /// The first reason, with its place.
+    pub(super) fn first(&self) -> String {
+        self.problems.first().map_or_else(|| self.error.clone(), ToString::to_string)
+    }
+
+    pub(super) fn of(problems: &[config::Problem]) -> Self {
         // Warnings refuse nothing, and `mailrace check` shows them.
         let problems = problems.iter().filter(|problem| problem.severity == config::Severity::Error);
         let plural = if problems.clone().count() == 1 { "" } else { "s" };
