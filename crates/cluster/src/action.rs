@@ -33,6 +33,8 @@ pub(crate) enum Purpose {
     MemberPut,
     MemberList,
     MemberDelete,
+    /// A shared limit, by its number at this node.
+    Limit(u64),
 }
 
 /// A message that this node accepts.

@@ -47,6 +47,7 @@ mod settings;
 mod share;
 mod share_table;
 mod shared_config;
+mod shared_limits;
 mod status;
 mod stream_writer;
 
@@ -72,11 +73,12 @@ pub use replica_log::{LogOperation, LogReply, LogRequest};
 #[doc(hidden)]
 pub use settings::Sabotage;
 pub use settings::Settings;
-pub use share::{LEASE, LEASE_MARGIN, RENEW_INTERVAL, ROTATE_IDLE, ROTATE_MESSAGES, Share, ShareRequest, SharedRate};
+pub use share::{LEASE, LEASE_MARGIN, RENEW_INTERVAL, ROTATE_IDLE, ROTATE_MESSAGES, Share, ShareRequest};
 pub use share_table::{ShareRow, ShareTable};
 pub use shared_config::{
     ActiveRevision, BUNDLE_FILES_MAX, BUNDLE_OCTETS_MAX, Bundle, BundleDigest, BundleError, BundleFile, BundleName,
     CONFIG_PREFIX, ConfigView, Examined, FollowAction, Follower, FollowerStatus, NodeReport, Push, PushAction,
     PushAnswer, PushClaim, PushEnd, PushId, PushNode, PushOptions, bundle_path_fault,
 };
+pub use shared_limits::{LimitGrant, LimitStatus, LimitUse, SHARED_LIMITS_MAX};
 pub use status::{AdoptionStatus, ClusterStatus, HostageReason, HostageStatus, OwnerCounts, StreamState, StreamStatus};

@@ -17,6 +17,7 @@ use crate::record::{Completion, Outcome};
 use crate::rendezvous::holders_of;
 use crate::replica_log::LogReply;
 use crate::settings::Settings;
+use crate::shared_limits::{LIMIT_PREFIX, LimitGrant, LimitStatus, LimitUse, SharedLimits};
 use crate::status::{ClusterStatus, HostageReason, HostageStatus, OwnerCounts};
 use bytes::Bytes;
 use mail::QueueId;
@@ -31,6 +32,7 @@ pub struct Node {
     membership: Membership,
     adopters: BTreeMap<StreamId, Adopter>,
     open_parts: OpenParts,
+    limits: SharedLimits,
     /// Streams that the engine lists.
     streams: BTreeSet<StreamId>,
 }
@@ -59,6 +61,7 @@ impl Node {
             membership: Membership::new(now, settings.clone(), name),
             adopters: BTreeMap::new(),
             open_parts: OpenParts::new(now, &settings),
+            limits: SharedLimits::new(settings.node),
             streams: BTreeSet::new(),
             settings,
         };
@@ -82,6 +85,9 @@ impl Node {
             return Some(action);
         }
         if let Some(action) = self.open_parts.poll(now, &self.settings) {
+            return Some(action);
+        }
+        if let Some(action) = self.limits.poll(now) {
             return Some(action);
         }
         self.choose_adopters(now);
@@ -151,10 +157,8 @@ impl Node {
             return None;
         }
         let adopters = self.adopters.values().map(Adopter::wake_at).min();
-        [adopters, self.open_parts.wake_at(), self.owner.wake_at(), self.membership.wake_at()]
-            .into_iter()
-            .flatten()
-            .min()
+        let others = [self.owner.wake_at(), self.membership.wake_at(), self.limits.wake_at()];
+        [adopters, self.open_parts.wake_at()].into_iter().chain(others).flatten().min()
     }
 
     /// Takes an answer of the engine's log. A driver that gets none need not call it.
@@ -178,6 +182,7 @@ impl Node {
                 }
             }
             Purpose::AdopterParts => self.open_parts.answered(&self.settings, reply),
+            Purpose::Limit(number) => self.limits.answered(now, number, token.attempt, reply),
             Purpose::OwnerClaim(_) => self.owner.claim_answered(now, token, reply),
             _ => {
                 self.membership.answered(now, wall_us, token, reply);
@@ -205,6 +210,8 @@ impl Node {
     pub fn coordination_changed(&mut self, now: Duration, key: &str) {
         if key.starts_with(NODE_PREFIX) {
             self.membership.hasten(now);
+        } else if key.starts_with(LIMIT_PREFIX) {
+            self.limits.hasten(now, key);
         } else if let Some(stream) = StreamId::parse_claim_key(key) {
             self.owner.hasten(now, stream);
             if let Some(adopter) = self.adopters.get_mut(&stream) {
@@ -276,6 +283,35 @@ impl Node {
     #[must_use]
     pub fn may_send_final_dot(&self, now: Duration, id: QueueId) -> bool {
         self.membership.refusal().is_none() && self.owner.may_send_final_dot(now, id)
+    }
+
+    /// Takes a report on a next hop with a limit that all nodes keep together, and returns what may be done there until
+    /// the next report, which comes within a second. A node that is refused may do nothing.
+    pub fn use_limit(&mut self, now: Duration, name: &str, usage: LimitUse) -> LimitGrant {
+        if self.membership.refusal().is_some() {
+            return LimitGrant { amount: 0, excess: usage.in_use };
+        }
+        self.limits.report(now, name, self.nodes(), usage)
+    }
+
+    /// Shared limits that this node uses, by name.
+    #[must_use]
+    pub fn limits(&self, now: Duration) -> Vec<LimitStatus> {
+        self.limits.status(now)
+    }
+
+    /// Reports so far on next hops that got nothing, because a node uses no more than `SHARED_LIMITS_MAX` at a time.
+    #[must_use]
+    pub const fn limits_left_out(&self) -> u64 {
+        self.limits.left_out()
+    }
+
+    /// Nodes that belong to the cluster, as far as this one knows: those that run, and those that have streams.
+    fn nodes(&self) -> u32 {
+        let mut nodes: BTreeSet<NodeId> = self.streams.iter().flat_map(|one| [one.owner, one.holder]).collect();
+        nodes.extend(self.membership.entries().map(|entry| entry.node));
+        nodes.insert(self.settings.node);
+        u32::try_from(nodes.len()).unwrap_or(u32::MAX)
     }
 
     /// Stops new mail, new copies of other nodes, and new deliveries; transactions in flight go on.

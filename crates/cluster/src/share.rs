@@ -1,11 +1,13 @@
 //! A node's share of a limit that all nodes keep together, as connections to a site or messages in a second.
 //!
 //! A share is a lease: the node uses it while its last renewal was sent less than [`LEASE`] ago. A row that others have
-//! seen unchanged for longer returns to the pool, except for a *reserve* of `limit / nodes`. Without a majority of the
-//! store no row can be renewed, and each node falls to its reserve; since nobody else may take the reserve, all nodes
-//! together stay below the limit also when some of them still reach the store.
+//! seen unchanged for longer returns to the pool, except for the *reserve* that stands in it: `limit / nodes` by the
+//! view of its owner. Without a majority of the store no row can be renewed, and each node falls to its reserve; since
+//! nobody else may take the reserve, all nodes together stay below the limit also when some of them still reach the
+//! store. The row of a node that is gone for good keeps its reserve until an operator removes the node.
 //!
-//! An amount is lowered in use before it is lowered in the table, and raised in use after.
+//! Amount and reserve are lowered in use before they are lowered in the table, and raised in use after. A driver that
+//! hands out uses without asking each time tells how many it may hand out, and the row keeps these.
 //!
 //! A limit below the number of nodes has no reserve. Its single shares rotate: a node gives one back after
 //! [`ROTATE_MESSAGES`] messages or [`ROTATE_IDLE`] without use while another one wants it.
@@ -13,7 +15,7 @@
 use crate::coordination::{CoordinationReply, CoordinationRequest};
 use crate::identity::NodeId;
 use crate::share_table::{ShareRow, ShareTable};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Time from the sending of a renewal in which its share may be used.
@@ -26,6 +28,8 @@ pub const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 pub const ROTATE_MESSAGES: u32 = 100;
 /// Time without use after which a single share is given back if another node wants it.
 pub const ROTATE_IDLE: Duration = Duration::from_secs(30);
+/// Time until a node that wants more looks at a table that another one changed: its write and ours do not meet.
+const HASTENED_WAIT: Duration = Duration::from_millis(50);
 /// Time for which a node that gave a single share back does not take it again.
 const ROTATE_PAUSE: Duration = Duration::from_secs(4);
 
@@ -42,9 +46,10 @@ pub struct ShareRequest {
 enum ShareStep {
     Idle,
     Reading,
-    /// The table that was written, and when it was sent.
+    /// The table that was written, the amount that the node should have by it, and when it was sent.
     Writing {
         table: ShareTable,
+        target: u32,
         sent_at: Duration,
     },
 }
@@ -55,12 +60,16 @@ pub struct Share {
     key: String,
     node: NodeId,
     limit: u32,
-    /// Nodes that belong to the cluster, also those that are down.
-    members: BTreeSet<NodeId>,
+    /// Nodes of the cluster, also those that are down, as this node knows it.
+    nodes: u32,
     demand: u32,
     in_use: u32,
+    /// The amount that the driver hands out without asking.
+    granted: u32,
     /// The amount of the own row, and when its renewal was sent.
     held: u32,
+    /// The part that may be used when the row cannot be renewed: no more than stands in the table.
+    reserve: u32,
     held_at: Option<Duration>,
     /// The bound for new uses while the own row is to be lowered.
     bound: u32,
@@ -79,17 +88,19 @@ pub struct Share {
 impl Share {
     /// A share of nothing; the store gives the first one.
     ///
-    /// `members` are all nodes that belong to the cluster, also those that are down.
+    /// `nodes` belong to the cluster, also those that are down. Nodes whose numbers differ stay below the limit too.
     #[must_use]
-    pub fn new(now: Duration, key: String, node: NodeId, limit: u32, members: BTreeSet<NodeId>) -> Self {
+    pub const fn new(now: Duration, key: String, node: NodeId, limit: u32, nodes: u32) -> Self {
         Self {
             key,
             node,
             limit,
-            members,
+            nodes,
             demand: 0,
             in_use: 0,
+            granted: 0,
             held: 0,
+            reserve: 0,
             held_at: None,
             bound: 0,
             step: ShareStep::Idle,
@@ -103,17 +114,57 @@ impl Share {
         }
     }
 
-    /// Sets what this node could use now, beyond any limit.
-    pub const fn set_demand(&mut self, demand: u32) {
+    /// Sets what this node could use now, beyond any limit. The first demand is told to the store at once.
+    pub fn set_demand(&mut self, now: Duration, demand: u32) {
+        if self.demand == 0 && demand > 0 && self.held < demand {
+            self.ask_at = self.ask_at.min(now);
+        }
         self.demand = demand;
     }
 
-    /// Sets the limit and the members.
-    ///
-    /// Both must be the same at all nodes: a member that is removed at one node keeps its reserve at the others until
-    /// they know it too.
-    pub fn set_limit(&mut self, limit: u32, members: BTreeSet<NodeId>) {
-        (self.limit, self.members) = (limit, members);
+    /// Sets the limit and the number of nodes.
+    pub const fn set_limit(&mut self, limit: u32, nodes: u32) {
+        (self.limit, self.nodes) = (limit, nodes);
+    }
+
+    /// Takes what a driver does that hands out uses by itself: how many are under way, how many there may be until
+    /// the next report, and the messages since the last one. It hands out no more than [`Share::amount`].
+    pub fn report(&mut self, now: Duration, in_use: u32, granted: u32, messages: u32) {
+        if in_use > 0 {
+            self.used_at = now;
+        }
+        let had = self.in_use.max(self.granted);
+        (self.in_use, self.granted) = (in_use, granted);
+        self.messages = self.messages.saturating_add(messages);
+        // Another node may wait for what is free now.
+        if had > self.bound && in_use.max(granted) <= self.bound && self.held > self.bound {
+            self.ask_at = self.ask_at.min(now);
+        }
+    }
+
+    /// The key of the table.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The amount of the own row, as the store last confirmed it.
+    #[must_use]
+    pub const fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// True when nothing is used, wanted or held.
+    #[must_use]
+    pub const fn is_unused(&self) -> bool {
+        self.demand == 0 && self.in_use == 0 && self.granted == 0 && self.held == 0
+    }
+
+    /// Looks at the table soon, if this node wants more than it has: another node changed it.
+    pub fn hasten(&mut self, now: Duration) {
+        if self.demand > self.held {
+            self.ask_at = self.ask_at.min(now + HASTENED_WAIT);
+        }
     }
 
     /// True when the driver should end uses soon, because it is another node's turn.
@@ -130,12 +181,7 @@ impl Share {
 
     fn usable(&self, now: Duration) -> u32 {
         let is_leased = self.held_at.is_some_and(|at| now < at + LEASE);
-        if is_leased { self.held } else { self.held.min(self.reserve()) }
-    }
-
-    /// The part that no other node may take.
-    fn reserve(&self) -> u32 {
-        self.limit / u32::try_from(self.members.len().max(1)).unwrap_or(u32::MAX)
+        if is_leased { self.held } else { self.held.min(self.reserve) }
     }
 
     /// Begins one use, if there is room.
@@ -190,17 +236,19 @@ impl Share {
                     Some(kv) => ShareTable::read(&kv.value)?,
                     None => ShareTable::default(),
                 };
-                let table = self.change(now, table);
+                let (table, target) = self.change(now, table);
                 self.attempt += 1;
                 let value = table.write();
-                self.step = ShareStep::Writing { table, sent_at: now };
+                self.step = ShareStep::Writing { table, target, sent_at: now };
                 let request = CoordinationRequest::Put { key: self.key.clone(), value, expected: revision, ttl: None };
                 Some(ShareRequest { attempt: self.attempt, request })
             }
-            (ShareStep::Writing { table, sent_at }, CoordinationReply::Written { .. }) => {
-                self.held = table.row(self.node).map_or(0, |row| row.amount);
+            (ShareStep::Writing { table, target, sent_at }, CoordinationReply::Written { .. }) => {
+                let row = table.row(self.node);
+                (self.held, self.reserve) = row.map_or((0, 0), |row| (row.amount, row.reserve));
                 self.held_at = Some(sent_at);
-                self.bound = self.held;
+                // What is above the target is given up in use first, and in the table at the next renewal.
+                self.bound = self.held.min(target);
                 if self.is_giving && self.held == 0 {
                     (self.is_giving, self.messages) = (false, 0);
                 }
@@ -215,20 +263,20 @@ impl Share {
         }
     }
 
-    /// The table with the own row renewed and the rows of silent nodes reduced.
-    fn change(&mut self, now: Duration, mut table: ShareTable) -> ShareTable {
+    /// The table with the own row renewed and the rows of silent nodes reduced, and the amount that this node should
+    /// have: the row has more while that is in use.
+    fn change(&mut self, now: Duration, mut table: ShareTable) -> (ShareTable, u32) {
         for row in &table.rows {
             let seen = self.seen.entry(row.node).or_insert((row.renewals, now));
             if seen.0 != row.renewals {
                 *seen = (row.renewals, now);
             }
         }
-        let (node, reserve) = (self.node, self.reserve());
+        let node = self.node;
         for row in table.rows.iter_mut().filter(|row| row.node != node) {
             let since = self.seen.get(&row.node).map_or(now, |(_, since)| *since);
             if now >= since + LEASE + LEASE_MARGIN {
-                let kept = if self.members.contains(&row.node) { reserve } else { 0 };
-                (row.amount, row.demand) = (row.amount.min(kept), 0);
+                (row.amount, row.demand) = (row.amount.min(row.reserve), 0);
             }
         }
         table.rows.retain(|row| row.amount > 0 || row.demand > 0 || row.node == node);
@@ -236,37 +284,36 @@ impl Share {
         let held = before.map_or(0, |row| row.amount);
         // An own row whose write had no answer counts as not held: only a written answer raises the use.
         self.held = self.held.min(held);
-        let latest = table.rows.iter().map(|row| row.renewals).max().unwrap_or(0);
+        table.renewals += 1;
         let others: u32 = table.rows.iter().filter(|row| row.node != node).map(|row| row.amount).sum();
         table.rows.retain(|row| row.node != node);
         let own = ShareRow {
             node,
             amount: held,
             demand: self.demand.max(self.in_use),
-            // Above all rows, so that no count comes twice even when a row was removed in between.
-            renewals: latest + 1,
+            reserve: 0,
+            renewals: table.renewals,
             turn: before.map_or(0, |row| row.turn),
         };
         let place = table.rows.partition_point(|row| row.node < node);
         table.rows.insert(place, own);
-        // A lower limit takes effect as the rows shrink; the table keeps the larger one until they fit.
-        let sum = others.saturating_add(held);
-        table.limit = self.limit.max(sum);
-        let fair = ShareTable { limit: self.limit, rows: table.rows.clone() };
-        let mut amount = self.rotated(now, &fair).min(self.limit.saturating_sub(others));
-        // Uses under way cannot be given away, as far as the row has them.
-        amount = amount.max(self.in_use.min(held));
+        let fair = ShareTable { limit: self.limit, ..table.clone() };
+        let target = self.rotated(now, &fair).min(self.limit.saturating_sub(others));
+        // Uses under way, and those that the driver may begin, cannot be given away, as far as the row has them.
+        let amount = target.max(self.in_use.max(self.granted).min(held));
+        let reserve = (self.limit / self.nodes.max(1)).min(amount);
         let turn = table.rows.iter().map(|row| row.turn).max().unwrap_or(0) + 1;
         if let Some(row) = table.rows.get_mut(place) {
-            row.amount = amount;
+            (row.amount, row.reserve) = (amount, reserve);
             if self.is_giving {
                 row.turn = turn;
             }
         }
-        self.bound = self.bound.min(amount);
-        let sum = others.saturating_add(amount);
-        table.limit = self.limit.max(sum);
-        table
+        self.bound = self.bound.min(target);
+        self.reserve = self.reserve.min(reserve);
+        // A lower limit takes effect as the rows shrink; the table keeps the larger one until they fit.
+        table.limit = self.limit.max(others.saturating_add(amount));
+        (table, target)
     }
 
     /// The amount wanted by demand, or none when it is another node's turn.
@@ -284,51 +331,5 @@ impl Share {
             self.pause_until = now + ROTATE_PAUSE;
         }
         if self.is_giving || now < self.pause_until { 0 } else { table.fair_amount(self.node) }
-    }
-}
-
-/// Divides a rate by the share: tokens in micro-messages, with a burst of at most one second.
-#[derive(Debug)]
-pub struct SharedRate {
-    tokens: u64,
-    filled_at: Duration,
-}
-
-const MICRO: u64 = 1_000_000;
-
-impl SharedRate {
-    /// Begins without tokens, so that a restart does not add a burst.
-    #[must_use]
-    pub const fn new(now: Duration) -> Self {
-        Self { tokens: 0, filled_at: now }
-    }
-
-    /// Takes one message, if `share` messages in a second allow it now.
-    pub fn take(&mut self, now: Duration, share: u32) -> bool {
-        let passed = u64::try_from(now.saturating_sub(self.filled_at).as_micros()).unwrap_or(u64::MAX);
-        self.filled_at = now.max(self.filled_at);
-        let most = u64::from(share) * MICRO;
-        self.tokens = self.tokens.saturating_add(passed.saturating_mul(u64::from(share))).min(most);
-        let has_one = self.tokens >= MICRO;
-        if has_one {
-            self.tokens -= MICRO;
-        }
-        has_one
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rate_has_a_burst_of_a_second_at_most() {
-        let mut rate = SharedRate::new(Duration::ZERO);
-        assert!(!rate.take(Duration::ZERO, 5));
-        let hour = Duration::from_secs(3_600);
-        assert_eq!((0..100).filter(|_| rate.take(hour, 5)).count(), 5);
-        let taken = (0..100_u64).filter(|at| rate.take(hour + Duration::from_millis(100 * at), 5)).count();
-        assert!((49..=50).contains(&taken), "{taken}");
-        assert!(!rate.take(hour * 2, 0), "no share, no message");
     }
 }

@@ -1,15 +1,15 @@
 //! The table of one shared limit: which node may use how much of it.
 //!
 //! The table is the value of one key, changed by compare-and-set as a whole. Its invariant is that all amounts together
-//! never exceed the limit. A node changes its own row, and reduces the rows of nodes that have not renewed theirs. A
-//! row counts its renewals; a node tells by its own clock for how long it has seen the same count, so that no two
-//! clocks are compared.
+//! never exceed the limit. A node changes its own row, and reduces the rows of nodes that have not renewed theirs, never
+//! below the reserve that stands in them: their nodes may still use that. A row counts its renewals; a node tells by its
+//! own clock for how long it has seen the same count, so that no two clocks are compared.
 
 use crate::identity::NodeId;
 use crate::record::Cursor;
 use bytes::Bytes;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Rows of a table, at most.
 const ROWS_MAX: usize = 1 << 12;
 
@@ -22,7 +22,9 @@ pub struct ShareRow {
     pub amount: u32,
     /// The part that the node could use now.
     pub demand: u32,
-    /// Rises with each renewal, above the counts of all rows.
+    /// The part of the amount that the node goes on using when it cannot renew the row.
+    pub reserve: u32,
+    /// The number of the renewal of the table that wrote it.
     pub renewals: u64,
     /// When it last gave a single share back, counted over all nodes; the lowest has its turn first.
     pub turn: u64,
@@ -33,6 +35,8 @@ pub struct ShareRow {
 pub struct ShareTable {
     /// The limit: connections, or messages in a second.
     pub limit: u32,
+    /// Renewals so far, also of rows that are gone: no number comes twice.
+    pub renewals: u64,
     /// One row for each node that uses it, by number.
     pub rows: Vec<ShareRow>,
 }
@@ -91,10 +95,12 @@ impl ShareTable {
     pub fn write(&self) -> Bytes {
         let mut out = vec![VERSION];
         out.extend_from_slice(&self.limit.to_le_bytes());
+        out.extend_from_slice(&self.renewals.to_le_bytes());
         for row in &self.rows {
             out.extend_from_slice(&row.node.0.to_le_bytes());
             out.extend_from_slice(&row.amount.to_le_bytes());
             out.extend_from_slice(&row.demand.to_le_bytes());
+            out.extend_from_slice(&row.reserve.to_le_bytes());
             out.extend_from_slice(&row.renewals.to_le_bytes());
             out.extend_from_slice(&row.turn.to_le_bytes());
         }
@@ -108,10 +114,11 @@ impl ShareTable {
         if from.u8()? != VERSION {
             return None;
         }
-        let mut table = Self { limit: from.u32()?, rows: Vec::new() };
+        let mut table = Self { limit: from.u32()?, renewals: from.u64()?, rows: Vec::new() };
         while from.len() > 0 && table.rows.len() < ROWS_MAX {
             let (node, amount, demand) = (NodeId(from.u16()?), from.u32()?, from.u32()?);
-            table.rows.push(ShareRow { node, amount, demand, renewals: from.u64()?, turn: from.u64()? });
+            let reserve = from.u32()?;
+            table.rows.push(ShareRow { node, amount, demand, reserve, renewals: from.u64()?, turn: from.u64()? });
         }
         let is_ordered = table.rows.windows(2).all(|pair| matches!(pair, [a, b] if a.node < b.node));
         let sum = table.rows.iter().try_fold(0_u32, |sum, row| sum.checked_add(row.amount))?;
@@ -128,10 +135,11 @@ mod tests {
             node: NodeId(u16::try_from(number).unwrap() + 1),
             amount: *amount,
             demand: *demand,
+            reserve: 0,
             renewals: 0,
             turn: 0,
         };
-        ShareTable { limit, rows: rows.iter().enumerate().map(row).collect() }
+        ShareTable { limit, renewals: 0, rows: rows.iter().enumerate().map(row).collect() }
     }
 
     #[track_caller]
@@ -164,6 +172,6 @@ mod tests {
         assert_eq!(ShareTable::read(&good.write()), Some(good));
         assert_eq!(ShareTable::read(&table(20, &[(5, 1), (16, 2)]).write()), None);
         assert_eq!(ShareTable::read(&table(20, &[(u32::MAX, 1), (16, 2)]).write()), None);
-        assert_eq!(ShareTable::read(&Bytes::from_static(b"\x02\0\0\0\0")), None);
+        assert_eq!(ShareTable::read(&Bytes::from_static(b"\x01\0\0\0\0")), None);
     }
 }

@@ -3,7 +3,6 @@
 use crate::chance::Chance;
 use crate::simulation::engine::KeyValueStore;
 use cluster::{CoordinationReply, NodeId, Share};
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 const TICK_MS: u64 = 50;
@@ -11,6 +10,12 @@ const TICK_MS: u64 = 50;
 struct User {
     share: Option<Share>,
     in_use: u32,
+    /// Hands out uses by itself between reports.
+    is_driver: bool,
+    granted: u32,
+    messages: u32,
+    /// Nodes of the cluster as this one believes.
+    nodes: u32,
     demand: u32,
     /// Answers on their way, with the time in ms at which they come.
     answers: Vec<(u64, u64, CoordinationReply)>,
@@ -25,6 +30,8 @@ struct Plan {
     limit: u32,
     seconds: u64,
     has_faults: bool,
+    /// Dispatchers report every 4 s instead of every 200 ms.
+    is_slow: bool,
 }
 
 struct World {
@@ -42,6 +49,10 @@ impl World {
         let user = |chance: &mut Chance| User {
             share: None,
             in_use: 0,
+            is_driver: chance.percent(70),
+            granted: 0,
+            messages: 0,
+            nodes: if plan.has_faults { chance.between(1, u64::from(plan.nodes)) as u32 } else { plan.nodes.into() },
             demand: 30,
             answers: Vec::new(),
             is_cut: false,
@@ -51,10 +62,6 @@ impl World {
         };
         let users = (0..plan.nodes).map(|_| user(&mut chance)).collect();
         Self { chance, store: KeyValueStore::default(), users, plan, now_ms: 0, most: 0 }
-    }
-
-    fn members(&self) -> BTreeSet<NodeId> {
-        (1..=self.plan.nodes).map(NodeId).collect()
     }
 
     fn local(&self, user: usize) -> Duration {
@@ -86,21 +93,21 @@ impl World {
             if self.chance.below(3_000) == 0 {
                 let restart = self.now_ms + self.chance.below(40_000);
                 let user = &mut self.users[at];
-                (user.share, user.in_use, user.restart_at) = (None, 0, Some(restart));
+                (user.share, user.in_use, user.granted, user.restart_at) = (None, 0, 0, Some(restart));
                 user.answers.clear();
             }
         }
         if self.plan.has_faults && self.chance.below(400) == 0 {
             self.users[at].demand = self.chance.pick(&[0, 1, 5, 30, 30]);
         }
-        let (limit, members) = (self.plan.limit, self.members());
+        let limit = self.plan.limit;
         let user = &mut self.users[at];
         if user.restart_at.is_some_and(|restart| self.now_ms >= restart) {
             user.restart_at = None;
-            user.share = Some(Share::new(now, "limit/x".into(), NodeId(at as u16 + 1), limit, members));
+            user.share = Some(Share::new(now, "limit/x".into(), NodeId(at as u16 + 1), limit, user.nodes));
         }
         let Some(mut share) = user.share.take() else { return };
-        share.set_demand(user.demand);
+        share.set_demand(now, user.demand);
         let mut requests: Vec<_> = share.poll(now).into_iter().collect();
         let (due, later) = std::mem::take(&mut user.answers).into_iter().partition(|(time, _, _)| *time <= self.now_ms);
         user.answers = later;
@@ -125,6 +132,9 @@ impl World {
     }
 
     fn use_share(&mut self, at: usize, now: Duration, share: &mut Share) {
+        if self.users[at].is_driver {
+            return self.drive(at, now, share);
+        }
         let user = &mut self.users[at];
         for _ in 0..share.excess(now) {
             share.release(now, 0);
@@ -141,6 +151,28 @@ impl World {
     }
 }
 
+impl World {
+    /// Uses a share as the dispatcher does: it reports every 200 ms and hands out what it was granted in between.
+    fn drive(&mut self, at: usize, now: Duration, share: &mut Share) {
+        let user = &mut self.users[at];
+        if user.in_use > 0 && (self.chance.percent(5) || user.in_use > user.granted) {
+            user.in_use -= 1;
+            user.messages += self.chance.below(60) as u32;
+        }
+        if self.now_ms.is_multiple_of(if self.plan.is_slow { 4_000 } else { 200 }) {
+            share.report(now, user.in_use, user.granted, std::mem::take(&mut user.messages));
+            let excess = share.excess(now);
+            user.granted = share.amount(now);
+            user.in_use -= excess.min(user.in_use);
+            share.report(now, user.in_use, user.granted, 0);
+        }
+        while user.in_use < user.demand.min(user.granted) {
+            user.in_use += 1;
+            user.served += 1;
+        }
+    }
+}
+
 #[test]
 fn the_sum_never_exceeds_the_limit() {
     let count = std::env::var("SIM_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(120);
@@ -151,15 +183,22 @@ fn the_sum_never_exceeds_the_limit() {
             limit: chance.pick(&[1, 2, 3, 7, 20, 100]),
             seconds: 240,
             has_faults: true,
+            is_slow: false,
         };
         World::new(seed, plan).run().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
 
 #[test]
+fn a_grant_that_is_used_for_too_long_is_noticed() {
+    let plan = || Plan { nodes: 3, limit: 7, seconds: 240, has_faults: true, is_slow: true };
+    assert!((1..=100).any(|seed| World::new(seed, plan()).run().is_err()));
+}
+
+#[test]
 fn the_limit_is_used_when_nodes_want_it() {
     for (nodes, limit) in [(3, 20), (5, 100), (2, 3), (4, 4)] {
-        let mut world = World::new(7, Plan { nodes, limit, seconds: 60, has_faults: false });
+        let mut world = World::new(7, Plan { nodes, limit, seconds: 60, has_faults: false, is_slow: false });
         world.run().unwrap();
         assert!(world.most * 10 >= limit.min(30 * u32::from(nodes)) * 8, "{} of {limit} by {nodes}", world.most);
     }
@@ -168,7 +207,7 @@ fn the_limit_is_used_when_nodes_want_it() {
 #[test]
 fn a_limit_below_the_number_of_nodes_goes_round() {
     for (nodes, limit) in [(3, 2), (5, 1), (6, 2)] {
-        let mut world = World::new(3, Plan { nodes, limit, seconds: 300, has_faults: false });
+        let mut world = World::new(3, Plan { nodes, limit, seconds: 300, has_faults: false, is_slow: false });
         for user in &mut world.users {
             user.demand = 5;
         }
