@@ -70,6 +70,7 @@ mod scheduler;
 mod server_time;
 mod settings;
 mod site;
+mod site_share;
 mod suspect_queue;
 mod token_bucket;
 mod view;
@@ -86,4 +87,5 @@ pub use server_time::{ClockEvent, SERVER_TIME_BYTES_MAX, ServerTime};
 #[doc(hidden)]
 pub use settings::Mechanism;
 pub use settings::Settings;
+pub use site_share::{SharedSite, SiteShare};
 pub use view::{DestinationView, Health, SiteView};

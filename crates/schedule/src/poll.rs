@@ -336,6 +336,7 @@ impl Scheduler {
         if is_over {
             self.site_names.remove(&site.name);
             self.sites.remove(&id);
+            self.shared.remove(&id);
         }
     }
 

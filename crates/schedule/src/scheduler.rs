@@ -45,6 +45,8 @@ pub struct Scheduler {
     pub(crate) names: NameIndex<DestinationId>,
     pub(crate) sites: ById<SiteId, Site>,
     pub(crate) site_names: NameIndex<SiteId>,
+    /// Sites whose limits several machines keep together.
+    pub(crate) shared: BTreeSet<SiteId>,
     /// The destinations and sites that `poll` has to look at.
     pub(crate) dirty: DirtyQueue,
     /// Sites that wait for a connection.
@@ -83,6 +85,7 @@ impl Scheduler {
             destinations: ById::default(),
             names: NameIndex::new(seed),
             sites: ById::default(),
+            shared: BTreeSet::new(),
             site_names: NameIndex::new(seed.wrapping_add(1)),
             dirty: DirtyQueue::default(),
             wait_queue: ConnectionWaitQueue::default(),

@@ -19,6 +19,7 @@ use crate::pace::Pace;
 use crate::pool::{Connection, PhaseCounts};
 use crate::ready_queue::ReadyQueue;
 use crate::settings::{READY_UNGREETED, Settings, back_off, jitter, on_grid};
+use crate::site_share::SiteShare;
 use crate::token_bucket::TokenBucket;
 use crate::view::{Health, SiteView};
 
@@ -66,6 +67,10 @@ pub(crate) struct Site {
     /// A destination with these hosts.
     pub(crate) example: Arc<[u8]>,
     pub(crate) limits: Limits,
+    /// The part of the limits that this machine may use, if several share them.
+    pub(crate) share: Option<SiteShare>,
+    /// Transactions that were started.
+    pub(crate) started: u64,
     expected: Option<Duration>,
     /// The configured rate.
     rate: TokenBucket,
@@ -118,6 +123,8 @@ impl Site {
             name: place.site.into(),
             example,
             limits: place.limits,
+            share: None,
+            started: 0,
             expected: None,
             rate: TokenBucket::default(),
             pace: Pace::default(),
@@ -152,7 +159,25 @@ impl Site {
     pub(crate) fn update(&mut self, place: &SiteAssignment<'_>, now: Duration) {
         self.limits = place.limits;
         self.expected = place.expected;
-        self.rate.set(place.limits.messages_per_second, now);
+        match self.share {
+            Some(share) => self.set_share(share, now),
+            None => self.rate.set(place.limits.messages_per_second, now),
+        }
+    }
+
+    /// Sets the part of its limits that this machine may use. A rate begins without tokens, and one of zero loses
+    /// them: another machine may have used them.
+    pub(crate) fn set_share(&mut self, share: SiteShare, now: Duration) {
+        let had = self.share.and_then(|share| share.messages_per_second).filter(|rate| *rate > 0);
+        self.share = Some(share);
+        let rate = share.messages_per_second.map(|rate| rate.min(self.limits.messages_per_second.unwrap_or(u32::MAX)));
+        self.rate.set_keeping_tokens(rate, had.is_some(), now);
+    }
+
+    /// Returns how many connections its limits allow.
+    pub(crate) fn connections_max(&self) -> u32 {
+        let most = self.limits.connections.max(1);
+        self.share.map_or(most, |share| share.connections.min(most))
     }
 
     /// Returns how many connections it may have now.
@@ -162,17 +187,19 @@ impl Site {
     }
 
     /// Returns the number of transactions that the queued jobs need.
-    fn work(&self) -> usize {
+    pub(crate) fn work(&self) -> usize {
         self.ready_queue.transactions(self.limits.recipients_per_transaction)
     }
 
     /// Returns the number of transactions that rate and pace allow now.
     fn available(&self, now: Duration) -> usize {
-        self.rate.available(now).min(self.pace.available(now))
+        let is_barred = self.share.is_some_and(|share| share.messages_per_second == Some(0));
+        if is_barred { 0 } else { self.rate.available(now).min(self.pace.available(now)) }
     }
 
     /// Spends a token for a transaction that starts.
     pub(crate) fn spend(&mut self, now: Duration) {
+        self.started += 1;
         self.rate.spend(now);
         self.pace.spend(now);
         self.note_shortage(now);
@@ -259,12 +286,12 @@ impl Site {
     /// Returns whether it has more connections than its window or its limit.
     pub(crate) fn has_too_many(&self) -> bool {
         let staying = self.counts.staying();
-        staying.min(self.counted()) > self.window() || staying > self.limits.connections.max(1)
+        staying.min(self.counted()) > self.window() || staying > self.connections_max()
     }
 
     /// Returns whether its limit allows one more connection.
     fn is_below_limit(&self) -> bool {
-        self.counts.total() < self.limits.connections.max(1)
+        self.counts.total() < self.connections_max()
     }
 
     /// Returns when the oldest job has waited for `job_wait_max`.
@@ -514,6 +541,7 @@ impl Site {
             connections: self.counts.total() as usize,
             window: self.window(),
             limits: self.limits,
+            share: self.share,
             pace: self.pace.known(),
             waits_for_rate: !self.ready_queue.is_empty() && self.down.is_none() && self.available(now) == 0,
             waits_since: self.wants_since,

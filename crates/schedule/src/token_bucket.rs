@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+const MICRO: u128 = 1_000_000;
+
 /// The bucket of one site. Without a limit it is never empty.
 #[derive(Debug, Default)]
 pub(crate) struct TokenBucket {
@@ -34,6 +36,18 @@ impl TokenBucket {
         self.period = 1_000_000_000_000_u128.div_ceil(milli);
         self.burst = burst;
         self.full = self.full.min(now.as_nanos() + self.burst * self.period);
+    }
+
+    /// Sets the limit for a machine that has a part of a rate: it keeps its tokens, or none, and a larger part brings
+    /// none at once.
+    pub(crate) fn set_keeping_tokens(&mut self, limit: Option<u32>, keeps: bool, now: Duration) {
+        // In millionths, so that what a token has grown is kept when the part changes often.
+        let missing = self.full.saturating_sub(now.as_nanos());
+        let grown = (self.burst * self.period).saturating_sub(missing) * MICRO;
+        let tokens = if keeps && self.limit.is_some() { grown / self.period } else { 0 };
+        self.set(limit, now);
+        let tokens = tokens.min(self.burst * MICRO);
+        self.full = now.as_nanos() + ((self.burst * MICRO - tokens) * self.period).div_ceil(MICRO);
     }
 
     /// Returns the number of tokens.

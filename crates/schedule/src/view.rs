@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::job::{Lane, Limits};
+use crate::site_share::SiteShare;
 
 /// Whether mail can be delivered now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +72,8 @@ pub struct SiteView {
     pub window: u32,
     /// Its limits.
     pub limits: Limits,
+    /// The part of them that this machine may use, if several share them.
+    pub share: Option<SiteShare>,
     /// Transactions in 1,000 seconds that it sustains, as learned from its refusals; `None`: unknown.
     pub pace: Option<u32>,
     /// Jobs and connections exist, and the rate or the pace allows no transaction now.
