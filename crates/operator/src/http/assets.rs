@@ -47,6 +47,7 @@ static FILES: &[File] = &[
     file!("/page/stragglers.js", "stragglers.js", JAVASCRIPT),
     file!("/page/explain.js", "explain.js", JAVASCRIPT),
     file!("/page/configuration.js", "configuration.js", JAVASCRIPT),
+    file!("/page/cluster.js", "cluster.js", JAVASCRIPT),
     file!("/page/uplot.js", "vendor/uplot.js", JAVASCRIPT),
     file!("/page/uplot.css", "vendor/uplot.css", STYLE),
     file!("/page/uplot.LICENSE", "vendor/uplot.LICENSE", "text/plain; charset=utf-8"),

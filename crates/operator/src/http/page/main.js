@@ -8,11 +8,12 @@ import { stragglers } from "./stragglers.js";
 import { explain } from "./explain.js";
 import { configuration } from "./configuration.js";
 import { storm } from "./storm.js";
+import { cluster } from "./cluster.js";
 
 const VIEWS = [
   ["race", "Race", race], ["destinations", "Destinations", destinations], ["messages", "Messages", messages],
   ["stragglers", "Stragglers", stragglers], ["quarantine", "Quarantine", quarantine], ["explain", "Explain", explain],
-  ["configuration", "Configuration", configuration], ["storm", "Storm", storm],
+  ["configuration", "Configuration", configuration], ["cluster", "Cluster", cluster], ["storm", "Storm", storm],
 ];
 const find = (id) => document.getElementById(id);
 const view = find("view");
