@@ -269,6 +269,11 @@ impl Node {
         self.owner.completed(now, Completion { id, recipient, outcome });
     }
 
+    /// Recipients of a message were held or released in the local log: its copies are written again.
+    pub fn changed(&mut self, now: Duration, id: QueueId, is_held: bool) {
+        self.owner.changed(now, id, is_held);
+    }
+
     /// True if a delivery of this message may start now.
     ///
     /// Besides ownership this looks at completions that the holders do not have yet: while they are many or old,

@@ -91,7 +91,7 @@ pub use format::VERSION;
 pub use hold::{Hold, HoldKind};
 pub use pressure::Pressure;
 pub use report::{Damage, Recovery};
-pub use spool::{DoneObserver, Spool, Stepper};
+pub use spool::{DoneObserver, HoldObserver, Spool, Stepper};
 pub use store::{
     Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, Part, Recent, State, Statistics, Status, Store,
     StoredEnvelope, StoredRecipient,

@@ -38,7 +38,11 @@ pub struct Spool {
     threads: Vec<(JoinHandle<()>, JoinHandle<()>)>,
     lock: Option<Box<dyn Send + Sync>>,
     done_observer: OnceLock<DoneObserver>,
+    hold_observer: OnceLock<HoldObserver>,
 }
+
+/// Told of messages of which recipients were held (`true`) or released; one may be named several times.
+pub type HoldObserver = Box<dyn Fn(&[QueueId], bool) + Send + Sync>;
 
 /// Told of recipients that are done, as message and position.
 pub type DoneObserver = Box<dyn Fn(&[(QueueId, u32)]) + Send + Sync>;
@@ -152,7 +156,17 @@ impl Spool {
         for janitor in &mut stepper.janitors {
             janitor.prepare();
         }
-        Ok((Self { shards, threads: Vec::new(), lock: Some(lock), done_observer: OnceLock::new() }, stepper, report))
+        Ok((
+            Self {
+                shards,
+                threads: Vec::new(),
+                lock: Some(lock),
+                done_observer: OnceLock::new(),
+                hold_observer: OnceLock::new(),
+            },
+            stepper,
+            report,
+        ))
     }
 
     /// The shard that new messages of this id go to: the first that can write, from a place the id chooses.
@@ -343,6 +357,12 @@ impl Spool {
         drop(self.done_observer.set(observer));
     }
 
+    /// Has `observer` told of each message that is held or released from now on, in force and perhaps not yet durable. It
+    /// must not block. A second observer is ignored.
+    pub fn observe_holds(&self, observer: HoldObserver) {
+        drop(self.hold_observer.set(observer));
+    }
+
     fn record_because(&self, changes: &[Change], hold: HoldChange<'_>) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
         let recorded = self.record_in_shards(changes, hold)?;
         if let Some(observer) = self.done_observer.get() {
@@ -354,6 +374,12 @@ impl Spool {
             if !done.is_empty() {
                 observer(&done);
             }
+        }
+        if let Some(observer) = self.hold_observer.get()
+            && (hold.from.is_some() || hold.to.is_some())
+        {
+            let changed: Vec<QueueId> = changes.iter().map(|change| change.id).collect();
+            observer(&changed, hold.to.is_some());
         }
         Ok(recorded)
     }

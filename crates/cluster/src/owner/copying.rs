@@ -365,6 +365,7 @@ impl Owner {
     /// Takes a message that was read from the local log; `None` when the log has it no more.
     pub(crate) fn read(&mut self, now: Duration, id: QueueId, found: Option<NewMessage>) {
         let Some(purpose) = self.reading.remove(&id) else { return };
+        let is_stale = self.changed.was_read(id);
         let (Some(new), Some(message)) = (found, self.messages.get(&id)) else { return };
         let finished = message.finished.iter().copied().collect();
         let mut accepted = accepted_of(&new, message.hops, finished);
@@ -382,6 +383,9 @@ impl Owner {
                     self.push_copy(stream, Accepted { twin, ..accepted });
                 }
             }
+        }
+        if is_stale {
+            self.has_changed(id);
         }
     }
 

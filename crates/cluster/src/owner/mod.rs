@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `slot` | one stream: phase, index, completions that wait |
 //! | `bodies` | the lane of bodies of one stream |
+//! | `changed` | copies of mail that was held or released |
 //! | `copying` | new mail, copies made anew, compaction |
 //! | `streams` | requests, events of the writers, trims |
 //! | `scan` | blocks that earlier starts and other nodes wrote |
@@ -15,6 +16,7 @@
 //! | `claims` | mail that is taken back |
 
 mod bodies;
+mod changed;
 mod claims;
 mod copying;
 mod scan;
@@ -27,6 +29,7 @@ use crate::identity::{NodeId, StreamId};
 use crate::record::{Accepted, Completion, Outcome, Record, Twin};
 use crate::settings::Settings;
 use crate::status::{OwnerCounts, StreamStatus};
+use changed::ChangedCopies;
 use mail::QueueId;
 use slot::{Phase, Slot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -115,6 +118,7 @@ pub(crate) struct Owner {
     awaited_reads: BTreeSet<QueueId>,
     /// Messages that may have lost one of two copies: the record of the other is written again without its twin.
     widowed: BTreeSet<QueueId>,
+    changed: ChangedCopies,
     reading: BTreeMap<QueueId, ReadPurpose>,
     /// Adopted messages on their way into the local log.
     adopted: BTreeMap<QueueId, Accepted>,
@@ -140,6 +144,7 @@ impl Owner {
             needs_copy: BTreeSet::new(),
             awaited_reads: BTreeSet::new(),
             widowed: BTreeSet::new(),
+            changed: ChangedCopies::default(),
             reading: BTreeMap::new(),
             adopted: BTreeMap::new(),
             streaming: BTreeSet::new(),

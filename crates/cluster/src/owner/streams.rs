@@ -19,6 +19,7 @@ impl Owner {
         if self.actions.is_empty() {
             self.read_for_copies(now);
             self.read_for_widowed(now);
+            self.read_for_changed(now);
             self.read_for_compaction(now);
             let streams: Vec<StreamId> = self.slots.keys().copied().collect();
             for stream in streams {

@@ -5,7 +5,7 @@ use super::reports;
 use super::stream_names::StreamNames;
 use crate::cluster::{AdoptedNames, ClusterMember, CopyEnvelope, EngineSettings, LocalMail, MemberStart};
 use crate::context::Context;
-use crate::dispatch::Dispatch;
+use crate::dispatch::{Dispatch, keep_shares};
 use bytes::Bytes;
 use cluster::{Accepted, Completion, Content, LocalMessage, NewMessage, Report, Settings, StreamId};
 use mail::QueueId;
@@ -81,7 +81,10 @@ pub(crate) async fn begin(
             mail.tell_done(&told.0, done);
         }
     }));
+    let told = member.clone();
+    spool.observe_holds(Box::new(move |messages, is_held| told.held_in_log(messages, is_held)));
     context.message_store.copy_by(member);
+    tokio::spawn(keep_shares(Arc::downgrade(dispatch)));
     Ok(())
 }
 

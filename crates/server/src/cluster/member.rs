@@ -153,6 +153,12 @@ impl ClusterMember {
         });
     }
 
+    /// Messages of the local log were held or released.
+    pub fn held_in_log(&self, messages: &[QueueId], is_held: bool) {
+        let messages: Vec<_> = messages.iter().map(|id| self.names.in_cluster(*id)).collect();
+        self.shared.tell(|node, now| messages.into_iter().for_each(|id| node.changed(now, id, is_held)));
+    }
+
     /// Whether the cluster has nothing to do with a message of the local log: it came before this machine joined.
     #[must_use]
     pub fn is_foreign(&self, local: QueueId) -> bool {

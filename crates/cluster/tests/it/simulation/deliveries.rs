@@ -80,6 +80,11 @@ impl World {
         machine.in_flight.remove(&(id, recipient));
         if !is_delivered {
             machine.retry_at.insert((id, recipient), retry);
+            // An operator holds or releases some of the mail that waits.
+            let (kind, now) = (id.to_u64() >> 7, self.now);
+            if kind.is_multiple_of(3) {
+                self.with(node, |machine, time, _| machine.changed(time, id, (now / MILLI).is_multiple_of(2)));
+            }
             return;
         }
         machine.log.finish(id, Some(recipient));
