@@ -19,7 +19,7 @@
 //! | `membership`, `engine` | who takes part, and the reasons to refuse a node or an engine |
 //! | `node` | all of these behind one interface |
 //! | `rendezvous` | the order of holders |
-//! | `share`, `share_table` | shares of limits that all nodes keep together |
+//! | `share`, `share_table`, `shared_limits` | shares of limits that all nodes keep together |
 //! | `shared_config` | configuration and maps that all nodes share |
 //! | `host_status` | hosts that are down, told to the other nodes |
 //! | `status` | the state of a node as plain data |

@@ -319,6 +319,11 @@ impl Node {
         u32::try_from(nodes.len()).unwrap_or(u32::MAX)
     }
 
+    /// Tells the other nodes that this one leaves soon, so that they bring it no new copies. Nothing else changes.
+    pub const fn announce_drain(&mut self, now: Duration) {
+        self.membership.set_draining(now);
+    }
+
     /// Stops new mail, new copies of other nodes, and new deliveries; transactions in flight go on.
     pub fn drain(&mut self, now: Duration) {
         self.owner.drain();

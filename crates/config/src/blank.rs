@@ -104,7 +104,7 @@ pub(super) fn config(n: u8) -> Config {
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         http: http(n),
         history: history(n),
-        cluster: cluster(n),
+        cluster: cluster(n, time),
         webhooks: Vec::new(),
         submit: submit(n),
         screen: screen(n),
@@ -263,7 +263,7 @@ fn history(n: u8) -> History {
     History { path, days: n.into(), messages_max: n.into(), size_max: n.into() }
 }
 
-fn cluster(n: u8) -> Cluster {
+fn cluster(n: u8, time: Duration) -> Cluster {
     let (text, file) = ("x".repeat(n.into()), (n == 1).then(|| PathBuf::from("x")));
     Cluster {
         id: text.clone(),
@@ -279,6 +279,7 @@ fn cluster(n: u8) -> Cluster {
         copies: n,
         lane_size_max: n.into(),
         shared: n == 1,
+        drain_grace: time,
     }
 }
 
@@ -542,6 +543,7 @@ pub(super) fn destination() -> DestinationRule {
         size: false,
         eight_bit_mime: false,
         dsn: false,
+        shared: false,
     }
 }
 

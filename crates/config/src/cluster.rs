@@ -1,6 +1,7 @@
 //! The settings of a node of a cluster: `[cluster]`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Octets of the identity of a cluster.
 const ID_OCTETS: usize = 16;
@@ -34,6 +35,8 @@ pub struct Cluster {
     pub lane_size_max: u64,
     /// The configuration that all nodes share counts below the own file.
     pub shared: bool,
+    /// Time for which a node that is drained still takes mail.
+    pub drain_grace: Duration,
 }
 
 impl Cluster {

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(crate) struct Stop {
     has_begun: AtomicBool,
+    answers_new: AtomicBool,
     begins: Notify,
     open: AtomicUsize,
     last_closed: Notify,
@@ -25,6 +26,17 @@ impl Stop {
     pub(crate) fn begin(&self) {
         self.has_begun.store(true, Ordering::SeqCst);
         self.begins.notify_waiters();
+    }
+
+    /// Has new connections answered with 421 until the process ends: their hosts have other nodes to go to. Called before
+    /// [`Stop::begin`]; without it the ports close, which tells the next start of the server that they are free.
+    pub(crate) fn answer_new(&self) {
+        self.answers_new.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether new connections are answered although the end has begun.
+    pub(crate) fn answers_new(&self) -> bool {
+        self.answers_new.load(Ordering::SeqCst)
     }
 
     /// Returns whether the end has begun.

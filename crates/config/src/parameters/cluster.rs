@@ -1,7 +1,7 @@
 //! Parameters of a node of a cluster: `[cluster]`.
 
 use super::super::parameter::{Section, at};
-use super::{Kind, fixed, list};
+use super::{Kind, fixed, list, seconds};
 
 /// The port of nats-server.
 const ENGINE: Kind = Kind::Endpoint { port: 4_222 };
@@ -138,5 +138,14 @@ pub(super) static CLUSTER: Section = Section {
              a node waits for the first push. Keys of one machine, and those that need a restart, stay in this file.",
         )
         .restart(),
+        fixed(
+            "cluster.drain_grace",
+            at!(cluster.drain_grace),
+            seconds(0, super::HOUR),
+            "5s",
+            "15s",
+            "time for which a node that is drained still takes mail",
+            "/healthz/ready says 503 from its beginning: longer than balancers need to notice. Then new sessions get 421.",
+        ),
     ],
 };

@@ -32,7 +32,8 @@ use tokio::net::TcpStream;
 
 /// How long a proxy may take to send its header.
 const PROXY_TIME_MAX: Duration = Duration::from_secs(5);
-/// Reply to a client whose proxy has not yet sent its header when the server stops.
+/// Reply to a client that comes while the node is drained, or whose proxy has not yet sent its header when the server
+/// stops.
 const SHUTTING_DOWN: &str = "421 4.3.2 Shutting down, closing connection\r\n";
 /// Time between two log lines about errors of accept.
 const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -74,7 +75,7 @@ pub(crate) async fn take_connections(
     loop {
         let accepted = tokio::select! {
             biased;
-            () = &mut stop => return,
+            () = &mut stop => break,
             () = &mut closed => return,
             accepted = acceptor.accept() => accepted,
         };
@@ -94,6 +95,12 @@ pub(crate) async fn take_connections(
                     context.record(&Event::InternalError { place: "accept", text: &text });
                 }
             }
+        }
+    }
+    // A node that is drained says so until it ends.
+    while context.stop.answers_new() {
+        if let Accepted::Connection(stream, _) = acceptor.accept().await {
+            refuse(&SockRef::from(&stream), SHUTTING_DOWN);
         }
     }
 }

@@ -199,7 +199,8 @@ impl ClusterMember {
     /// The other nodes that this one sees.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeEntry> {
-        self.shared.node().members().cloned().collect()
+        let is_other = |entry: &&NodeEntry| entry.node.0 != self.node.get();
+        self.shared.node().members().filter(is_other).cloned().collect()
     }
 
     /// Messages that came from other nodes and went to them.
@@ -208,13 +209,20 @@ impl ClusterMember {
         &self.names
     }
 
+    /// Says that this node leaves soon: others bring it no new copies, and its status says `draining`. It takes and
+    /// delivers mail as before.
+    pub fn announce_drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+        self.shared.tell(Node::announce_drain);
+    }
+
     /// Stops new mail and new deliveries; transactions under way go on.
     pub fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
         self.shared.tell(Node::drain);
     }
 
-    /// Whether [`ClusterMember::drain`] was called.
+    /// Whether [`ClusterMember::announce_drain`] or [`ClusterMember::drain`] was called.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Relaxed)

@@ -218,7 +218,7 @@ impl Server {
             let signal = tokio::select! {
                 signal = signals.next() => signal,
                 () = self.drain_asked.notified() => {
-                    self.context.message_store.cluster().into_iter().for_each(ClusterMember::drain);
+                    self.announce_drain(signals).await;
                     break "cluster drain";
                 }
             };
@@ -269,6 +269,8 @@ impl Server {
             () = again => {}
         }
         if let Some(member) = context.message_store.cluster().filter(|member| member.is_draining()) {
+            // Not before: open transactions may still need a copy.
+            member.drain();
             self.hand_over(member).await;
         }
         let mut deliveries_cut_off = 0;
@@ -285,6 +287,21 @@ impl Server {
         history::close_history(context).await;
         context.record(&Event::Stopped { cut_off: ended.cut_off, deliveries_cut_off });
         ended
+    }
+
+    /// Tells the other nodes and balancers that this node leaves, and takes mail until they have had time to notice, or a
+    /// signal comes.
+    async fn announce_drain(&self, signals: &mut signals::Signals) {
+        let Some(member) = self.context.message_store.cluster() else { return };
+        member.announce_drain();
+        let grace = self.context.live.load().config.cluster.drain_grace;
+        let text = format!("draining: new mail is taken for {} s more (cluster.drain_grace)", grace.as_secs());
+        self.context.record(&Event::Cluster { severity: Severity::Info, text: &text });
+        tokio::select! {
+            () = tokio::time::sleep(grace) => {}
+            _ = signals.next() => {}
+        }
+        self.context.stop.answer_new();
     }
 
     /// Gives the mail of this node to the others. No session and no delivery goes on.
