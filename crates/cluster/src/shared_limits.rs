@@ -27,7 +27,7 @@ pub struct LimitUse {
     pub demand: u32,
     /// What is under way.
     pub in_use: u32,
-    /// What may be begun until the next report without asking; at most the last grant.
+    /// What may be begun without asking: the last grant.
     pub granted: u32,
     /// Messages since the last report.
     pub messages: u32,
@@ -75,13 +75,23 @@ pub(crate) struct SharedLimits {
     next: u64,
     /// Requests that follow from answers.
     follow: VecDeque<Action>,
+    /// No share has anything to do before.
+    next_at: Option<Duration>,
     /// Next hops that got no place in `limits`.
     left_out: u64,
 }
 
 impl SharedLimits {
     pub(crate) const fn new(node: NodeId) -> Self {
-        Self { node, limits: BTreeMap::new(), numbers: BTreeMap::new(), next: 0, follow: VecDeque::new(), left_out: 0 }
+        Self {
+            node,
+            limits: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            next: 0,
+            follow: VecDeque::new(),
+            next_at: None,
+            left_out: 0,
+        }
     }
 
     /// Takes a report and returns what may be done until the next one. `nodes` belong to the cluster.
@@ -102,7 +112,12 @@ impl SharedLimits {
         kept.share.set_demand(now, kept.peak.0);
         kept.share.report(now, usage.in_use, usage.granted, usage.messages);
         (kept.last, kept.reported_at) = (usage, now);
-        LimitGrant { amount: kept.share.amount(now), excess: kept.share.excess(now) }
+        let grant = LimitGrant { amount: kept.share.amount(now), excess: kept.share.excess(now) };
+        // From now on the dispatcher may use it.
+        kept.share.report(now, usage.in_use, usage.granted.max(grant.amount), 0);
+        let wake_at = kept.share.wake_at();
+        self.look_at(wake_at);
+        grant
     }
 
     fn begin(&mut self, now: Duration, name: &str, nodes: u32, usage: LimitUse) -> u64 {
@@ -115,10 +130,19 @@ impl SharedLimits {
         number
     }
 
+    /// Has the shares looked at by this time.
+    fn look_at(&mut self, at: Duration) {
+        self.next_at = Some(self.next_at.map_or(at, |next| next.min(at)));
+    }
+
     /// Returns the next request.
     pub(crate) fn poll(&mut self, now: Duration) -> Option<Action> {
         if let Some(action) = self.follow.pop_front() {
             return Some(action);
+        }
+        // A node is polled at each event: most times there is nothing to do here.
+        if self.next_at.is_none_or(|at| now < at) {
+            return None;
         }
         let mut found = None;
         self.limits.retain(|number, kept| {
@@ -136,20 +160,25 @@ impl SharedLimits {
             }
             true
         });
+        if found.is_none() {
+            self.next_at = self.limits.values().map(|kept| kept.share.wake_at()).min();
+        }
         found
     }
 
     /// The next time at which [`SharedLimits::poll`] has something to do.
     pub(crate) fn wake_at(&self) -> Option<Duration> {
         let follows = (!self.follow.is_empty()).then_some(Duration::ZERO);
-        follows.into_iter().chain(self.limits.values().map(|kept| kept.share.wake_at())).min()
+        follows.into_iter().chain(self.next_at).min()
     }
 
     /// Takes an answer for a limit.
     pub(crate) fn answered(&mut self, now: Duration, number: u64, attempt: u64, reply: CoordinationReply) {
         let Some(kept) = self.limits.get_mut(&number) else { return };
         let request = kept.share.answered(now, attempt, reply);
+        let wake_at = kept.share.wake_at();
         self.follow.extend(request.map(|request| action(number, request)));
+        self.look_at(wake_at);
     }
 
     /// A table was changed by another node.
@@ -157,6 +186,8 @@ impl SharedLimits {
         let number = key.strip_prefix(LIMIT_PREFIX).and_then(|name| self.numbers.get(name));
         if let Some(kept) = number.and_then(|number| self.limits.get_mut(number)) {
             kept.share.hasten(now);
+            let wake_at = kept.share.wake_at();
+            self.look_at(wake_at);
         }
     }
 

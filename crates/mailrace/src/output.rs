@@ -158,6 +158,7 @@ pub(crate) fn next_try(destination: &DestinationStatus) -> String {
 pub(crate) fn waits_for(destination: &DestinationStatus) -> Option<String> {
     Some(match destination.waits_for.as_deref()? {
         "connection" => format!("waits for a connection since {}", age(destination.waits_since.unwrap_or(0))),
+        "share" => "waits for its share of a limit of all nodes".to_owned(),
         "rate" => "waits for the rate of its [[destination]] rule".to_owned(),
         "pace" => "waits for its pace".to_owned(),
         other => format!("waits for {}", plain(other)),

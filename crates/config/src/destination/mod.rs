@@ -43,6 +43,8 @@ pub struct DestinationRule {
     pub eight_bit_mime: bool,
     /// DSN is.
     pub dsn: bool,
+    /// In a cluster the limits hold for all nodes together.
+    pub shared: bool,
 }
 
 /// A limit of next hops that an operator has set at run time.
@@ -86,6 +88,8 @@ pub struct EffectiveRule {
     pub recipients_per_transaction: u32,
     /// Messages over one connection, at least one.
     pub messages_per_connection: u32,
+    /// In a cluster connections and rate hold for all nodes together.
+    pub is_shared: bool,
     /// Where connections to IPv4 come from; `None`: the kernel chooses.
     pub source4: Option<Ipv4Addr>,
     /// Where connections to IPv6 come from; `None`: the kernel chooses.
@@ -128,6 +132,7 @@ impl Config {
             messages_per_second: rule.messages_per_second.limit(),
             recipients_per_transaction: rule.recipients_per_transaction,
             messages_per_connection: rule.messages_per_connection,
+            is_shared: rule.shared,
             source4: rule.source.iter().find_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None }),
             source6: rule.source.iter().find_map(|ip| if let IpAddr::V6(ip) = ip { Some(*ip) } else { None }),
             hello: (rule.hello.as_str() != self.hostname).then(|| rule.hello.ascii().into()),
@@ -158,6 +163,7 @@ impl Config {
             messages_per_second: None,
             recipients_per_transaction: self.delivery.recipients_per_transaction,
             messages_per_connection: self.delivery.messages_per_connection,
+            is_shared: false,
             source4: None,
             source6: None,
             hello: None,

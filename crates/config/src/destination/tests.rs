@@ -115,6 +115,7 @@ fn the_first_that_fits_counts_alone() {
         messages_per_second: None,
         recipients_per_transaction: 100,
         messages_per_connection: 1_000,
+        is_shared: false,
         source4: None,
         source6: None,
         hello: None,
@@ -123,10 +124,17 @@ fn the_first_that_fits_counts_alone() {
     };
     assert_eq!(config.rule_for(b"a.test", &["mx.a.test"]), all);
     assert_eq!(config.rule_for(b"\xff", &[]), all);
-    let first = EffectiveRule { index: Some(0), connections: 2, messages_per_second: Some(500), ..all.clone() };
+    let first = EffectiveRule {
+        index: Some(0),
+        connections: 2,
+        messages_per_second: Some(500),
+        is_shared: true,
+        ..all.clone()
+    };
     assert_eq!(config.rule_for(b"a.example", &["mx1.big.example"]), first);
     let second = EffectiveRule {
         index: Some(1),
+        is_shared: true,
         messages_per_connection: 20,
         recipients_per_transaction: 3,
         source4: Some([192, 0, 2, 7].into()),

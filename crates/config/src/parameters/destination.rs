@@ -36,7 +36,7 @@ pub(super) static DESTINATION: Section = Section {
             "",
             "5",
             "connections to each of these destinations",
-            "Domains with the same MX hosts share it. If a provider allows N, subtract your other sending hosts.",
+            "Domains with the same MX hosts share it. If a provider allows N, subtract your other sending hosts; the nodes of a cluster share it (destination.shared).",
         )
         .preset(Preset::Derived {
             text: "delivery.connections_per_destination",
@@ -159,6 +159,15 @@ pub(super) static DESTINATION: Section = Section {
             "false",
             "pass requests for reports on where DSN is offered",
             "false for hosts that refuse the parameters. Reports of relayed mail are then written here.",
+        ),
+        fixed(
+            "destination.shared",
+            at!(destinations[].shared),
+            Kind::Flag,
+            "true",
+            "false",
+            "in a cluster, all nodes together keep connections and messages_per_second",
+            "false: each node may use them in full. A node that cannot reach a majority of the engines uses an equal part.",
         ),
     ],
 };

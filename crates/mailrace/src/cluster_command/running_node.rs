@@ -17,8 +17,8 @@ Exit status:
 
 /// The end of `drain --help`.
 pub(super) const DRAIN_HELP: &str = "\
-The server takes no more mail (421, /healthz/ready 503), ends what is under way, has the other nodes take over its queue,
-and ends. They deliver it without a duplicate. mailrace cluster status, or the log, says how far it is.
+/healthz/ready says 503 at once. After cluster.drain_grace the server answers new sessions with 421, ends what is under
+way, has the other nodes take over its queue, and ends. They deliver it without a duplicate. mailrace cluster status, or the log, says how far it is.
 
 Exit status:
    0  it has begun
@@ -110,6 +110,16 @@ fn lines(cluster: &ClusterAnswer) -> Vec<String> {
             thousands(one.taken)
         ));
     }
+    for one in &cluster.limits {
+        lines.push(format!(
+            "limit of all nodes: {} of {} {} to {} here, {} wanted",
+            one.share,
+            one.limit,
+            if one.kind == "connections" { "connections" } else { "messages a second" },
+            one.next_hop,
+            one.wanted
+        ));
+    }
     for one in &cluster.hostages {
         let messages = one.messages.map_or_else(|| "mail".to_owned(), |messages| count(messages, "message"));
         lines.push(format!("waits: {messages} of node {}: {}", one.owner, one.why));
@@ -141,7 +151,7 @@ fn config_lines(config: &ClusterConfigAnswer) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use operator::answers::{ClusterHostage, ClusterNode, ClusterStream};
+    use operator::answers::{ClusterHostage, ClusterLimit, ClusterNode, ClusterStream};
 
     #[test]
     fn an_answer_in_lines() {
@@ -149,6 +159,13 @@ mod tests {
         let stream =
             ClusterStream { holder: 2, state: "open".to_owned(), messages: 3, lag_ms: Some(7), ..Default::default() };
         let hostage = ClusterHostage { owner: 3, holder: 4, messages: Some(9), why: "start node 3".to_owned() };
+        let limit = ClusterLimit {
+            kind: "messages_per_second".to_owned(),
+            next_hop: "mx.x.test:25".to_owned(),
+            limit: 2.0,
+            share: 0.5,
+            wanted: 1.0,
+        };
         let cluster = ClusterAnswer {
             cluster: "ab".to_owned(),
             node: 1,
@@ -157,6 +174,7 @@ mod tests {
             nodes: vec![node],
             streams: vec![stream],
             hostages: vec![hostage],
+            limits: vec![limit],
             ..ClusterAnswer::default()
         };
         assert_eq!(
@@ -167,6 +185,7 @@ mod tests {
                 "since the start: 0 adopted, 0 given up to other nodes",
                 "sees node 2 (mx2.test), draining",
                 "copies at node 2: open, 3 messages, 7 ms behind",
+                "limit of all nodes: 0.5 of 2 messages a second to mx.x.test:25 here, 1 wanted",
                 "waits: 9 messages of node 3: start node 3",
             ]
         );

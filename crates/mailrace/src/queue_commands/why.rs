@@ -289,6 +289,14 @@ impl Cause<'_> {
                     rate.unwrap_or_default()
                 ));
             }
+            Some("share") => {
+                let key = self.places.key("destination.shared");
+                sentences.push(format!(
+                    "Its mail waits: all nodes of the cluster keep the limits of its [[destination]] rule together \
+                     ({key}), and this node has no share of them. Shares change within seconds while a majority of the \
+                     engines answers; mailrace cluster status shows them."
+                ));
+            }
             Some("pace") => {
                 let pace = status.learned_messages_per_second.map(|pace| format!(" of {pace} messages a second"));
                 sentences.push(format!(

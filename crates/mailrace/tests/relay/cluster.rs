@@ -3,6 +3,8 @@
 use crate::hop::{Act, At, Hop, Manners};
 use crate::world::{impatient, killed, send, waiting};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::client::greeted;
 use testkit::harness::{Server, Setup, poll, text};
 use testkit::nats::{Nats, Options};
@@ -113,6 +115,81 @@ fn mail_of_a_node_that_is_killed_with_its_engine_goes_on_whole_and_once() {
     }
     let twice: Vec<_> = came(&hop).into_iter().filter(|(name, count)| name.starts_with('m') && *count != 2).collect();
     assert!(twice.is_empty(), "{twice:?}");
+}
+
+#[test]
+fn a_message_that_was_held_after_its_250_stays_held_at_the_node_that_adopts_it() {
+    let hop = Hop::new(deferring());
+    let Some((mut engines, mut servers)) = three(&hop) else { return };
+    let mut ids = Vec::new();
+    for number in 0..3 {
+        let content = format!("Subject: m{number}\r\n\r\nbody\r\n");
+        ids.push(send(&servers[0], "a@client.test", &["later@x.test"], content.as_bytes()));
+    }
+    let held = ids.remove(1);
+    let output = servers[0].control(&["queue", "hold", &held], b"");
+    assert!(output.status.success(), "{}", text(&output));
+    // The copy is written again within moments.
+    testkit::harness::pause(std::time::Duration::from_secs(2));
+    servers[0].kill();
+    engines[0].kill();
+    hop.behave(Manners::default());
+    poll("the mail that is not held", || {
+        (came(&hop).contains_key("m0") && came(&hop).contains_key("m2")).then_some(())
+    });
+    let left = |server: &Server| waiting(server);
+    let at = poll("one message that waits", || {
+        let counts: Vec<u64> = servers.iter().skip(1).map(left).collect();
+        (counts.iter().sum::<u64>() == 1).then(|| 1 + counts.iter().position(|count| *count == 1).unwrap_or(0))
+    });
+    let listed = servers[at].control(&["queue", "list", "--json"], b"");
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("held") && !came(&hop).contains_key("m1"), "{listed}");
+    let output = servers[at].control(&["queue", "release", "--all"], b"");
+    assert!(output.status.success(), "{}", text(&output));
+    poll("the released message", || came(&hop).contains_key("m1").then_some(()));
+}
+
+#[test]
+fn nodes_keep_the_limits_of_a_next_hop_together() {
+    const CONNECTIONS: usize = 4;
+    let open = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let hop = Hop::new(Manners::default().script({
+        let (open, most) = (Arc::clone(&open), Arc::clone(&most));
+        move |moment| match moment.at {
+            At::Mail => {
+                most.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                Act::Well
+            }
+            At::Dot => {
+                testkit::harness::pause(std::time::Duration::from_millis(150));
+                open.fetch_sub(1, Ordering::SeqCst);
+                Act::Well
+            }
+            _ => Act::Well,
+        }
+    }));
+    let Some(engines) = Nats::cluster(3, &Options::default()) else { return };
+    let limited = |number| {
+        let rule = format!("[{{ match = [\"hop:{}\"], connections = {CONNECTIONS} }}]", hop.name());
+        node(&hop, &engines, number).set("destination", rule).start()
+    };
+    let servers: Vec<Server> = (1..=2).map(limited).collect();
+    servers.iter().for_each(takes_copies);
+    for number in 0..120 {
+        let content = format!("Subject: m{number}\r\n\r\nbody\r\n");
+        send(&servers[number % 2], "a@client.test", &["now@x.test"], content.as_bytes());
+    }
+    poll("all mail", || (came(&hop).len() >= 120).then_some(()));
+    let most = most.load(Ordering::SeqCst);
+    assert!(most <= CONNECTIONS, "{most} transactions at a time");
+    assert!(most >= CONNECTIONS - 1, "{most} transactions at a time: a part of the limit was not used");
+    // Both nodes had a part of it.
+    for server in servers {
+        let log = server.stop().log;
+        assert!(log.iter().any(|line| line.contains("stat=Sent")), "{log:#?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The node of a cluster that this server is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClusterAnswer {
     /// The cluster, 32 hex digits.
@@ -41,6 +41,8 @@ pub struct ClusterAnswer {
     /// The configuration that all nodes share, if `cluster.shared` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<ClusterConfigAnswer>,
+    /// Limits of next hops that all nodes keep together, as far as this node uses them.
+    pub limits: Vec<ClusterLimit>,
 }
 
 /// The configuration that all nodes share, as this node sees it.
@@ -86,6 +88,22 @@ pub struct ClusterConfigNode {
     /// Why the revision that counts is not in force there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+/// A limit of a next hop that all nodes keep together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterLimit {
+    /// `connections` or `messages_per_second`.
+    pub kind: String,
+    /// The next hop, as its site is named.
+    pub next_hop: String,
+    /// The limit for all nodes.
+    pub limit: f64,
+    /// The share of this node.
+    pub share: f64,
+    /// What this node could use.
+    pub wanted: f64,
 }
 
 /// Another node.

@@ -242,6 +242,8 @@ pub enum WaitCause {
         /// `delivery.connections_max`, of which all that it may have are in use.
         most: u32,
     },
+    /// For a share of a limit that the nodes of the cluster keep together.
+    Share,
     /// For the rate of its rule.
     Rate,
     /// For the pace that was learned.

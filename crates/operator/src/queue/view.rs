@@ -153,6 +153,7 @@ impl QueueView<'_> {
                 status.connections_max = Some(most.into());
                 "connection"
             }
+            WaitCause::Share => "share",
             WaitCause::Rate => "rate",
             WaitCause::Pace => "pace",
         });

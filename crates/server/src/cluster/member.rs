@@ -12,8 +12,8 @@ use super::member_state::MemberShared;
 use super::settings::EngineSettings;
 use bytes::Bytes;
 use cluster::{
-    AcceptAnswer, ClusterId, ClusterStatus, LocalMessage, NewMessage, Node, NodeEntry, OnNoReplica, Outcome, Settings,
-    StreamId,
+    AcceptAnswer, ClusterId, ClusterStatus, LimitGrant, LimitStatus, LimitUse, LocalMessage, NewMessage, Node,
+    NodeEntry, OnNoReplica, Outcome, Settings, StreamId,
 };
 use mail::QueueId;
 use os::clock;
@@ -177,6 +177,19 @@ impl ClusterMember {
     pub fn may_send_final_dot(&self, local: QueueId) -> bool {
         self.is_foreign(local)
             || self.shared.node().may_send_final_dot(clock::since_boot(), self.names.in_cluster(local))
+    }
+
+    /// Reports on a next hop with a limit that all nodes keep together; returns what may be done there until the next
+    /// report, which comes within a second.
+    #[must_use]
+    pub fn use_limit(&self, name: &str, usage: LimitUse) -> LimitGrant {
+        self.shared.tell(|node, now| node.use_limit(now, name, usage))
+    }
+
+    /// Shared limits that this node uses, by name.
+    #[must_use]
+    pub fn limits(&self) -> Vec<LimitStatus> {
+        self.shared.node().limits(clock::since_boot())
     }
 
     /// The state of the node and its engine.

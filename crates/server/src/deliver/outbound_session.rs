@@ -192,6 +192,12 @@ impl OutboundSession<'_> {
                             if post.is_aborted.load(Ordering::Acquire) {
                                 return Box::pin(self.abort()).await;
                             }
+                            if post.is_shed.load(Ordering::Acquire) {
+                                self.appetite = WorkState::Closing;
+                                if !self.may_be_taken() {
+                                    return self.give_place_up();
+                                }
+                            }
                             if post.is_called_off.swap(false, Ordering::AcqRel) {
                                 self.appetite = WorkState::Closing;
                                 match self.lag {
@@ -296,6 +302,17 @@ impl OutboundSession<'_> {
         }
         let text = format!("an operator ended the connection to {}", self.link.peer.name);
         self.put_off_open(&text, Feedback::Neutral).await;
+        self.work.flush();
+    }
+
+    /// Ends the connection, since another node of the cluster may use its place soon. Its messages wait as they are.
+    fn give_place_up(&mut self) {
+        if let Some(tap) = &self.link.tap {
+            tap.tell("ended: the share of the limit of all nodes (destination.connections) could not be renewed");
+        }
+        for open in std::mem::take(&mut self.open) {
+            self.work.put_off(&open.job);
+        }
         self.work.flush();
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct ConnectionSignal {
     host: Mutex<Box<str>>,
     /// An operator ends it.
     pub(crate) is_aborted: AtomicBool,
+    /// Another node of the cluster may use its place soon.
+    pub(crate) is_shed: AtomicBool,
     /// There is work, or the place is needed.
     pub(crate) bell: Notify,
     /// The place is needed: close.

@@ -158,6 +158,9 @@ fn waits_of(site: &SiteView, most: u32, now: Duration) -> Option<WaitCause> {
     if let Some(since) = site.waits_since {
         return Some(WaitCause::Connection { since: now.saturating_sub(since), most });
     }
+    if site.share.is_some_and(|share| share.connections == 0 || share.messages_per_second == Some(0)) {
+        return Some(WaitCause::Share);
+    }
     let rate = site.limits.messages_per_second.unwrap_or(u32::MAX);
     let is_learned = site.pace.is_some_and(|pace| pace < rate);
     site.waits_for_rate.then_some(if is_learned { WaitCause::Pace } else { WaitCause::Rate })

@@ -22,6 +22,7 @@ mod reservations;
 mod restore;
 mod resubmit;
 mod settings;
+mod shared_limits;
 mod site_lookup;
 mod task;
 
@@ -49,6 +50,7 @@ pub(crate) use restore::{Pass, reconfigure, restore};
 pub(crate) use resubmit::resubmit;
 use schedule::{Action, Class, ConnectionId, DestinationId, Overdue, Positions, QueueEntry, Scheduler};
 use settings::settings;
+pub(crate) use shared_limits::keep_shares;
 use site_lookup::Lookups;
 pub(crate) use site_lookup::answer_resolve;
 use spool::{Entry, Spool, Status, Store as _};

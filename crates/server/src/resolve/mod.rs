@@ -280,6 +280,8 @@ fn here(config: &Config, destination: &[u8], to: To) -> Site {
     let mut rule = config.rule_for(destination, &[]);
     // One at a time: the result of one is recorded before the next is begun.
     rule.recipients_per_transaction = 1;
+    // Programs and files are of this machine.
+    rule.is_shared = false;
     rule.connections = local::connections(config, &to);
     Site {
         name: destination.into(),

@@ -2,8 +2,8 @@
 
 use super::shared::shared_status;
 use crate::cluster::{ClusterMember, MemberStatus, SharedConfig};
-use cluster::{AdoptionStatus, HostageReason, HostageStatus, StreamState, StreamStatus};
-use operator::answers::{ClusterAdoption, ClusterAnswer, ClusterHostage, ClusterNode, ClusterStream};
+use cluster::{AdoptionStatus, HostageReason, HostageStatus, LimitStatus, StreamState, StreamStatus};
+use operator::answers::{ClusterAdoption, ClusterAnswer, ClusterHostage, ClusterLimit, ClusterNode, ClusterStream};
 
 /// Describes the node.
 pub(super) fn cluster_status(member: &ClusterMember, shared: Option<&SharedConfig>) -> ClusterAnswer {
@@ -37,6 +37,7 @@ pub(super) fn cluster_status(member: &ClusterMember, shared: Option<&SharedConfi
         streams: status.streams.iter().map(stream).collect(),
         adoptions: status.adoptions.iter().map(adoption).collect(),
         hostages: status.hostages.iter().map(hostage).collect(),
+        limits: member.limits().iter().map(limit).collect(),
     }
 }
 
@@ -60,6 +61,20 @@ fn stream(one: &StreamStatus) -> ClusterStream {
         unstored_outcomes: number(one.unstored_completions),
         waiting_bytes: number(one.waiting_octets),
         lag_ms: one.lag.map(|lag| u64::try_from(lag.as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+fn limit(one: &LimitStatus) -> ClusterLimit {
+    let (kind, next_hop) = one.name.split_once('/').unwrap_or_default();
+    // Rates are kept as messages in 1,000 seconds.
+    let (kind, unit) = if kind == "rate" { ("messages_per_second", 1_000.0) } else { (kind, 1.0) };
+    let of = |amount: u32| f64::from(amount) / unit;
+    ClusterLimit {
+        kind: kind.to_owned(),
+        next_hop: next_hop.to_owned(),
+        limit: of(one.limit),
+        share: of(one.amount),
+        wanted: of(one.demand),
     }
 }
 

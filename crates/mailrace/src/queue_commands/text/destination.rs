@@ -130,6 +130,7 @@ mod tests {
             ),
             ("rate", None, "waits for the rate of its [[destination]] rule"),
             ("pace", None, "waits for its pace"),
+            ("share", None, "waits for its share of a limit of all nodes"),
         ] {
             assert_eq!(waits_for(&status(what, lane)).unwrap(), words);
         }

@@ -56,6 +56,7 @@ function whyOf(one) {
   if (one.set_limit) parts.push(el("div", {}, limitText(one.set_limit)));
   if (one.waits_for === "rate" && one.set_limit?.rate !== undefined) parts.push(el("div", {}, "for that rate"));
   else if (one.waits_for === "rate") parts.push(el("div", {}, "for the rate of its [[destination]]: " + rate(one.messages_per_second || 0) + " messages a second, " + rate((one.messages_per_second || 0) * 3600) + " an hour at most"));
+  if (one.waits_for === "share") parts.push(el("div", {}, "for a share of its limits, which all nodes of the cluster keep together"));
   if (one.waits_for === "pace") parts.push(el("div", {}, "for the pace that its replies taught: " + rate(one.learned_messages_per_second || 0) + " messages a second"));
   if (one.lane === "slow") parts.push(el("div", { class: "soft" }, "its hosts were silent: it shares delivery.connections_silent_max"));
   return parts.length > 0 ? parts : el("span", { class: "soft" }, "–");

@@ -142,6 +142,9 @@ impl Dispatch {
         state.sites.insert(Arc::clone(name), Arc::clone(site));
         let Some(destination) = state.scheduler.destination_id(name) else { return };
         let jobs = state.scheduler.resolved(destination, &assignment(site, expected, now), now);
+        if site.rule.is_shared && state.config.cluster.is_used() {
+            state.scheduler.share_site(&site.name, now);
+        }
         if jobs.is_empty() {
             return;
         }
