@@ -221,6 +221,7 @@ fn access(n: u8) -> AccessRules {
 fn http(n: u8) -> Http {
     Http {
         address: "x".repeat(n.into()),
+        agent_address: "x".repeat(n.into()),
         names: vec!["x".to_owned(); n.into()],
         public_url: "x".repeat(n.into()),
         without_token: if n == 1 { HttpRole::View } else { HttpRole::Operate },

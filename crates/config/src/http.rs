@@ -9,6 +9,8 @@ use std::time::Duration;
 pub struct Http {
     /// Where it listens; empty: nowhere. See [`Http::socket`].
     pub address: String,
+    /// Where agent checks of balancers are answered; empty: nowhere. See [`Http::agent_socket`].
+    pub agent_address: String,
     /// Names of this server in requests, beside its addresses, `localhost` and `hostname`.
     pub names: Vec<String>,
     /// The address at which recipients of mail reach this server, for links in mail; empty: none.
@@ -40,6 +42,12 @@ impl Http {
     #[must_use]
     pub fn socket(&self) -> Option<SocketAddr> {
         self.address.parse().ok()
+    }
+
+    /// Returns the address for agent checks, as [`Http::socket`] does.
+    #[must_use]
+    pub fn agent_socket(&self) -> Option<SocketAddr> {
+        self.agent_address.parse().ok()
     }
 
     /// Returns the name in `http.public_url`; `None`: there is none.

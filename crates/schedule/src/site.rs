@@ -165,6 +165,11 @@ impl Site {
         }
     }
 
+    /// Sets its configured rate.
+    pub(crate) fn set_rate(&mut self, limit: Option<u32>, now: Duration) {
+        self.rate.set(limit, now);
+    }
+
     /// Sets the part of its limits that this machine may use. A rate begins without tokens, and one of zero loses
     /// them: another machine may have used them.
     pub(crate) fn set_share(&mut self, share: SiteShare, now: Duration) {

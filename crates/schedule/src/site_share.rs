@@ -47,6 +47,16 @@ impl Scheduler {
         }
     }
 
+    /// Ends the sharing: this machine may use the limits in full.
+    pub fn unshare_site(&mut self, site: &[u8], now: Duration) {
+        let Some(id) = self.site_names.get(site).filter(|id| self.shared.remove(id)) else { return };
+        if let Some(site) = self.sites.get_mut(&id) {
+            site.share = None;
+            site.set_rate(site.limits.messages_per_second, now);
+            self.dirty.add_site(id, site);
+        }
+    }
+
     /// Sets the share of a site. Idle connections above it close, others after their transactions.
     pub fn set_share(&mut self, site: &[u8], share: SiteShare, now: Duration) {
         let Some(id) = self.site_names.get(site) else { return };
@@ -192,6 +202,16 @@ mod tests {
         assert!(!matches!(scheduler.next_job(connection, now + Duration::from_secs(60)), NextJob::Job(_)));
         scheduler.set_share(b"mx", share(1, 2_000), now);
         assert!(!matches!(scheduler.next_job(connection, now), NextJob::Job(_)), "nothing was saved");
+    }
+
+    #[test]
+    fn a_site_that_is_shared_no_more_has_its_limits_in_full() {
+        let mut scheduler = with_messages(9);
+        let now = NOW + Duration::from_secs(1);
+        scheduler.set_share(b"mx", SiteShare { connections: 0, messages_per_second: None }, now);
+        assert!(opened(&mut scheduler, now).is_empty());
+        scheduler.unshare_site(b"mx", now);
+        assert_eq!((opened(&mut scheduler, now).len(), scheduler.shared_sites(now).count()), (4, 0));
     }
 
     #[test]

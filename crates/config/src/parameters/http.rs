@@ -22,6 +22,16 @@ pub(super) static HTTP: Section = Section {
         )
         .restart(),
         fixed(
+            "http.agent_address",
+            at!(http.agent_address),
+            Kind::Text,
+            "",
+            "10.0.0.1:8026",
+            "address and port for agent checks of a balancer; empty for none",
+            "Each connection gets a line: ready up and free places of 100, drain, or down. Anybody who reaches it reads it.",
+        )
+        .restart(),
+        fixed(
             "http.names",
             at!(http.names),
             list(&Kind::Text),

@@ -11,6 +11,14 @@ impl Rules<'_> {
         self.http_tokens();
         self.http_certificates();
         self.http_public_url();
+        if !http.agent_address.is_empty() && http.agent_socket().is_none() {
+            self.error(
+                &[("http.agent_address", 0)],
+                format!("http.agent_address: \"{}\" is no address and port", http.agent_address),
+                "write \"127.0.0.1:8026\" or \"[::1]:8026\"",
+            );
+        }
+        let http = &self.config().http;
         if http.address.is_empty() {
             return;
         }

@@ -3,6 +3,8 @@
 use crate::hop::{Act, At, Hop, Manners};
 use crate::world::{impatient, killed, send, waiting};
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::client::greeted;
@@ -21,6 +23,7 @@ fn node(hop: &Hop, engines: &[Nats], number: usize) -> Setup {
         .set("route.smart_host", format!("[{:?}]", hop.name()))
         .set("cluster.id", ID)
         .set("cluster.node", number.to_string())
+        .set("cluster.drain_grace", "\"2s\"")
         .set("cluster.engines", format!("[{}]", addresses.join(", ")))
         .set("cluster.monitor", format!("\"127.0.0.1:{}\"", own.monitor_port))
 }
@@ -137,8 +140,8 @@ fn a_message_that_was_held_after_its_250_stays_held_at_the_node_that_adopts_it()
     poll("the mail that is not held", || {
         (came(&hop).contains_key("m0") && came(&hop).contains_key("m2")).then_some(())
     });
-    let left = |server: &Server| waiting(server);
-    let at = poll("one message that waits", || {
+    let left = |server: &Server| server.status("/queue/held");
+    let at = poll("one message that is held", || {
         let counts: Vec<u64> = servers.iter().skip(1).map(left).collect();
         (counts.iter().sum::<u64>() == 1).then(|| 1 + counts.iter().position(|count| *count == 1).unwrap_or(0))
     });
@@ -148,6 +151,36 @@ fn a_message_that_was_held_after_its_250_stays_held_at_the_node_that_adopts_it()
     let output = servers[at].control(&["queue", "release", "--all"], b"");
     assert!(output.status.success(), "{}", text(&output));
     poll("the released message", || came(&hop).contains_key("m1").then_some(()));
+}
+
+/// The first line that a new client gets, and nothing if it is not let in.
+fn greeting(server: &Server) -> String {
+    let Ok(stream) = TcpStream::connect(server.address()) else { return String::new() };
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).ok();
+    line
+}
+
+#[test]
+fn a_node_that_is_drained_ends_what_is_open_and_answers_new_sessions_with_421() {
+    let hop = Hop::new(deferring());
+    let Some((_engines, mut servers)) = three(&hop) else { return };
+    let mut open = greeted(servers[0].address());
+    open.envelope();
+    open.expect("DATA", "354");
+    let output = servers[0].control(&["cluster", "drain"], b"");
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(greeting(&servers[0]).starts_with("220"), "within cluster.drain_grace");
+    let status = servers[0].whole_status();
+    assert_eq!(status["cluster"]["state"], "draining");
+    poll("a refusal of new sessions", || greeting(&servers[0]).starts_with("421 4.3.2 ").then_some(()));
+    open.send(b"Subject: open\r\n\r\nbody\r\n.\r\n");
+    let reply = open.reply();
+    assert!(reply.starts_with("250"), "{reply}");
+    let ended = servers.remove(0).ended();
+    assert!(ended.status.success(), "{ended:?}");
+    poll("the message of the open session", || came(&hop).contains_key("open").then_some(()));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::start_error::StartError;
 use crate::accept::listener::BindError;
 use crate::active_config::ActiveConfig;
 use crate::config::{self, Config, HttpRole};
+use crate::context::Context;
 use crate::digest::answer_link;
 use crate::tls::Acceptor;
 use cluster::StreamState;
@@ -28,14 +29,26 @@ const TOKEN_FILE_OCTETS_MAX: u64 = 4_096;
 /// # Errors
 /// The address cannot be had.
 pub(super) fn bind_http(config: &Config) -> Result<Option<TcpListener>, StartError> {
-    let Some(address) = config.http.socket() else { return Ok(None) };
+    bind(config.http.socket(), "http.address")
+}
+
+/// Binds the address for agent checks, if there is one. It does not block.
+///
+/// # Errors
+/// The address cannot be had.
+pub(super) fn bind_agent(config: &Config) -> Result<Option<TcpListener>, StartError> {
+    bind(config.http.agent_socket(), "http.agent_address")
+}
+
+fn bind(address: Option<SocketAddr>, key: &str) -> Result<Option<TcpListener>, StartError> {
+    let Some(address) = address else { return Ok(None) };
     let bound = TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
     bound.map(Some).map_err(|error| {
         let error = BindError { entry: 0, address, error, holder: None };
-        StartError::Unavailable(format!("http.address: {error}"))
+        StartError::Unavailable(format!("{key}: {error}"))
     })
 }
 
@@ -129,22 +142,34 @@ impl Server {
     }
 }
 
-impl AdminHandler {
-    /// Whether mail that must have a copy gets one.
-    fn has_holder(&self) -> Result<(), String> {
-        let Some(member) = self.0.context.message_store.cluster() else { return Ok(()) };
-        let status = member.status();
-        if let Some(refusal) = status.refusal {
-            return Err(refusal);
-        }
-        let live = self.0.context.live.load();
-        let is_needed = |listen: &config::Listen| listen.on_no_replica == config::OnNoReplica::TempFail;
-        let needs_holder = live.config.cluster.copies > 1 && live.config.listen.iter().any(is_needed);
-        let has_holder = status.cluster.streams.iter().any(|stream| stream.state == StreamState::Open);
-        match needs_holder && !has_holder {
-            true => Err("no other node takes copies of mail: see mailrace cluster status".to_owned()),
-            false => Ok(()),
-        }
+/// Whether the server takes mail; the reason if it does not.
+pub(super) fn readiness(context: &Context) -> Result<(), String> {
+    let why = match context.message_store.pressure() {
+        _ if context.stop.has_begun() => "the server is stopping",
+        Pressure::Full => "the spool is full: see spool.size_max and spool.free_min",
+        Pressure::Poisoned => "the spool takes no more writes since one has failed: look at the log and restart",
+        Pressure::None | Pressure::Slow => return has_holder(context),
+    };
+    Err(why.to_owned())
+}
+
+/// Whether mail that must have a copy gets one.
+fn has_holder(context: &Context) -> Result<(), String> {
+    let Some(member) = context.message_store.cluster() else { return Ok(()) };
+    let status = member.status();
+    if let Some(refusal) = status.refusal {
+        return Err(refusal);
+    }
+    if status.is_draining {
+        return Err("this node gives its mail to the others and ends (mailrace cluster drain)".to_owned());
+    }
+    let live = context.live.load();
+    let is_needed = |listen: &config::Listen| listen.on_no_replica == config::OnNoReplica::TempFail;
+    let needs_holder = live.config.cluster.copies > 1 && live.config.listen.iter().any(is_needed);
+    let has_holder = status.cluster.streams.iter().any(|stream| stream.state == StreamState::Open);
+    match needs_holder && !has_holder {
+        true => Err("no other node takes copies of mail: see mailrace cluster status".to_owned()),
+        false => Ok(()),
     }
 }
 
@@ -154,14 +179,7 @@ impl HttpHandler for AdminHandler {
     }
 
     fn readiness(&self) -> Result<(), String> {
-        let context = &self.0.context;
-        let why = match context.message_store.pressure() {
-            _ if context.stop.has_begun() => "the server is stopping",
-            Pressure::Full => "the spool is full: see spool.size_max and spool.free_min",
-            Pressure::Poisoned => "the spool takes no more writes since one has failed: look at the log and restart",
-            Pressure::None | Pressure::Slow => return self.has_holder(),
-        };
-        Err(why.to_owned())
+        readiness(&self.0.context)
     }
 
     async fn status(&self) -> StatusAnswer {

@@ -16,6 +16,7 @@
 //! - [`explain`] traces the route of one recipient without a running server.
 
 pub(crate) mod admin;
+mod agent_check;
 mod cluster_status;
 mod connections;
 pub mod explain;

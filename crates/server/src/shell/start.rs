@@ -10,7 +10,7 @@
 //! 0. No accepted message depends on any of this: it was durable before its 250.
 
 use super::history::start_history;
-use super::http::{bind_http, load_http_access};
+use super::http::{bind_agent, bind_http, load_http_access};
 use super::http_tls::load_http_tls;
 use super::load::{
     joined_by, lines, load_signing_keys, load_tls, open_authenticator, threads, unreadable_files, with_places,
@@ -77,6 +77,8 @@ pub struct Prepared {
     control: Option<ControlSocket>,
     /// Listens on `http.address`.
     http: Option<TcpListener>,
+    /// Listens on `http.agent_address`.
+    agent: Option<TcpListener>,
     http_access: Arc<HttpAccess>,
     http_tls: Option<Arc<Acceptor>>,
     webhooks: Vec<Arc<Webhook>>,
@@ -128,6 +130,7 @@ impl Prepared {
             webhook::load(config).map_err(|faults| StartError::Config(lines(&with_places(Some(loaded), faults))))?;
         prepared.http_tls = load_http_tls(config)?;
         prepared.http = bind_http(config)?;
+        prepared.agent = bind_agent(config)?;
         let plan = privileges::plan(machine::is_root(), &config.server.user, &config.server.group, &read_accounts()?)?;
         prepared.warnings.extend(plan.warning());
         let account = match &plan {
@@ -198,6 +201,7 @@ impl Prepared {
             bound,
             control: None,
             http: None,
+            agent: None,
             http_access: Arc::default(),
             http_tls: None,
             webhooks: Vec::new(),
@@ -258,7 +262,7 @@ impl Prepared {
             outbound.context.record(&Event::Hardening { severity: hardening.severity(), text: hardening.text() });
         }
 
-        let Self { bound, control, http, http_tls, pickup, manager, tls, source, hardening, .. } = self;
+        let Self { bound, control, http, agent, http_tls, pickup, manager, tls, source, hardening, .. } = self;
         let (context, manager) = (Arc::clone(&inbound.context), Arc::new(manager));
         let limits = limits::Limits::new(limits::Settings::new(&context.live.load().config), context.began);
         let server = Arc::new(Server::new(inbound, outbound, limits, tls, source, hardening, Arc::clone(&manager)));
@@ -283,6 +287,11 @@ impl Prepared {
         if let Some(listener) = http {
             server.answer_http(listener, http_tls).map_err(|error| {
                 StartError::Unavailable(format!("http.address: the socket cannot be used: {error}"))
+            })?;
+        }
+        if let Some(listener) = agent {
+            server.answer_balancers(listener).map_err(|error| {
+                StartError::Unavailable(format!("http.agent_address: the socket cannot be used: {error}"))
             })?;
         }
         ready(&addresses);

@@ -144,6 +144,8 @@ impl Dispatch {
         let jobs = state.scheduler.resolved(destination, &assignment(site, expected, now), now);
         if site.rule.is_shared && state.config.cluster.is_used() {
             state.scheduler.share_site(&site.name, now);
+        } else {
+            state.scheduler.unshare_site(&site.name, now);
         }
         if jobs.is_empty() {
             return;
