@@ -55,7 +55,11 @@ impl fmt::Display for EngineError {
                  set \"jetstream {{ sync_interval: always }}\" in its configuration and restart it"
             ),
             Self::NoStreams { address } => {
-                write!(f, "engine {address} has JetStream disabled for this account; enable it in its configuration")
+                write!(
+                    f,
+                    "engine {address} has JetStream disabled, as a server or for this account; enable it in its \
+                     configuration, with sync_interval: always"
+                )
             }
         }
     }

@@ -44,7 +44,10 @@ pub struct Settings {
     pub done_unstored_max: usize,
     /// Age of the oldest of them above which no delivery starts.
     pub done_lag_max: Duration,
-    /// Octets that may wait for one stream; beyond it new mail goes to another holder.
+    /// Octets that wait for one stream above which new mail goes to another holder, if there is one.
+    pub waiting_octets_min: usize,
+    /// Octets that may wait for one stream whose holder is fast; a slow one has what it stores in `append_timeout`, and
+    /// `waiting_octets_min` at least.
     pub waiting_octets_max: usize,
     /// Messages that are read from the local log at a time, to be copied anew.
     pub reads_max: usize,
@@ -115,7 +118,8 @@ impl Settings {
             done_delay: Duration::from_millis(100),
             done_unstored_max: 512,
             done_lag_max: Duration::from_secs(3),
-            waiting_octets_max: 2 << 20,
+            waiting_octets_min: 2 << 20,
+            waiting_octets_max: 64 << 20,
             reads_max: 64,
             inline_body_max: 192 << 10,
             piece_octets: 240 << 10,

@@ -82,7 +82,10 @@ impl Owner {
                 self.changed.ready.remove(&(stream, id));
                 continue;
             };
-            let takes = self.slots.get(&stream).is_some_and(|slot| slot.takes_mail(now, &self.settings));
+            let takes = self
+                .slots
+                .get(&stream)
+                .is_some_and(|slot| slot.takes_mail(now, &self.settings) && !slot.is_busy(&self.settings));
             if CopyPlace::is_stored(copy) && takes && !self.reading.contains_key(&id) {
                 self.changed.ready.remove(&(stream, id));
                 self.reading.insert(id, ReadPurpose::Compact(stream));

@@ -95,7 +95,10 @@ impl Owner {
         let wanted = self.settings.copies.saturating_sub(1);
         let is_large = body_of(accepted).is_some_and(|body| body.len() > self.settings.inline_body_max);
         let takes = |slot: &Slot| slot.takes_mail(now, &self.settings) && (!is_large || slot.bodies.is_flowing());
-        let slots = self.holders.iter().filter_map(|holder| self.slot_of(*holder)).filter(|slot| takes(slot));
+        let slots = || self.holders.iter().filter_map(|holder| self.slot_of(*holder)).filter(|slot| takes(slot));
+        let busy = |slot: &&Slot| slot.is_busy(&self.settings);
+        // A busy holder is better than none.
+        let slots = slots().filter(|slot| !busy(slot)).chain(slots().filter(busy));
         let targets: Vec<(StreamId, Epoch)> =
             slots.take(wanted).map(|slot| (slot.stream, slot.messages.epoch())).collect();
         for (stream, _) in &targets {
@@ -325,7 +328,7 @@ impl Owner {
     /// Asks for the live messages at the front of a stream most of which is dead.
     pub(super) fn read_for_compaction(&mut self, now: Duration) {
         for slot in self.slots.values_mut() {
-            if !slot.takes_mail(now, &self.settings) {
+            if !slot.takes_mail(now, &self.settings) || slot.is_busy(&self.settings) {
                 continue;
             }
             let room = self.settings.reads_max.saturating_sub(self.reading.len());

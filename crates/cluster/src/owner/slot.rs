@@ -12,6 +12,8 @@ use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+/// Octets of a block from which the pace of a holder is learned.
+const PACE_OCTETS_MIN: usize = 128 << 10;
 /// The state of a stream of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -146,6 +148,8 @@ pub(super) struct Slot {
     pub(super) bodies: StreamWriter,
     /// The tail behind which the next fence goes, while the phase is `Forgetting`.
     pub(super) foreign_tail: Option<StreamTail>,
+    /// Octets that the holder stores in a second; `None` until a large block was stored.
+    pace: Option<u64>,
     pub(super) index: BTreeMap<u64, IndexedBlock>,
     pub(super) body_index: BodyIndex,
     pub(super) uploads: BTreeMap<QueueId, Upload>,
@@ -247,6 +251,7 @@ impl Slot {
             live: 0,
             stored_at: now,
             agreed_at: now,
+            pace: None,
             is_stalled: false,
             stalled_until: now,
             scan_asked: None,
@@ -300,7 +305,28 @@ impl Slot {
             && self.messages.is_flowing()
             && now >= self.stalled_until
             && !self.is_release_sent
-            && self.messages.waiting_octets() < settings.waiting_octets_max
+            && self.messages.waiting_octets() < self.waiting_max(settings)
+    }
+
+    /// True when new mail should rather go to another holder, and copies that nobody waits for should wait.
+    pub(super) const fn is_busy(&self, settings: &Settings) -> bool {
+        self.messages.waiting_octets() >= settings.waiting_octets_min
+    }
+
+    /// Octets that may wait: a client waits for no longer than for a block without an answer.
+    fn waiting_max(&self, settings: &Settings) -> usize {
+        let Some(pace) = self.pace else { return settings.waiting_octets_max };
+        let in_time = usize::try_from(pace * settings.append_timeout.as_secs()).unwrap_or(usize::MAX);
+        in_time.clamp(settings.waiting_octets_min, settings.waiting_octets_max)
+    }
+
+    /// Learns how fast the holder is from a block that was just stored. A small one says nothing: its time is that of
+    /// the way and of the disk.
+    pub(super) fn note_pace(&mut self, now: Duration, octets: usize) {
+        let Some(sent_at) = self.messages.proven_at().filter(|_| octets >= PACE_OCTETS_MIN) else { return };
+        let micros = u64::try_from(now.saturating_sub(sent_at).as_micros()).unwrap_or(u64::MAX).max(1);
+        let found = (octets as u64).saturating_mul(1_000_000) / micros;
+        self.pace = Some(self.pace.map_or(found, |before| (3 * before + found) / 4));
     }
 
     /// Notes the time while the holder has all that the local log has.

@@ -218,6 +218,7 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         slot.stored_at = now;
         slot.is_stalled = false;
+        slot.note_pace(now, octets);
         slot.index.entry(sequence).or_default().octets = octets;
         let mut accepted = Vec::new();
         for record in records {

@@ -88,11 +88,12 @@ impl EngineAccess {
                     }
                 }
                 Err(error) => {
-                    let is_reached = !matches!(error, EngineAccessError::Unreachable { .. });
+                    // One that is out of reach may be another machine's by now, and one that syncs may have no leader
+                    // yet: what was judged before counts until there is an answer against it.
+                    let is_open =
+                        matches!(error, EngineAccessError::Unreachable { .. } | EngineAccessError::Request { .. });
                     self.set_problem(Some(error));
-                    // One that is out of reach may be another machine's by now: what was judged before counts until
-                    // there is an answer against it.
-                    if is_reached {
+                    if !is_open {
                         self.in_use.store(None);
                     }
                     tokio::time::sleep(RETRY_TIME).await;

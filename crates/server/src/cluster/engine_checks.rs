@@ -201,10 +201,7 @@ impl Reached {
     async fn sync(&self, settings: &EngineSettings) -> EngineFinding {
         match is_sync_always(settings, &self.info.server_id).await {
             Ok(is_sync_always) => self.judged("sync", "data is on the disk before the answer", true, is_sync_always),
-            Err(why) => {
-                let (address, monitor) = (self.address.clone(), settings.monitor.clone());
-                self.wrong("sync", EngineAccessError::Uncertain { address, monitor, why }.to_string())
-            }
+            Err(why) => self.wrong("sync", why.of(&self.address, &settings.monitor).to_string()),
         }
     }
 

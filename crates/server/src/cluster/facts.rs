@@ -10,7 +10,7 @@ use super::connection::{self, Engine, EngineConnection};
 use super::error::EngineAccessError;
 use super::settings::EngineSettings;
 use crate::http_exchange::exchange;
-use cluster::{EngineFacts, check_engine};
+use cluster::{EngineError, EngineFacts, check_engine};
 use hyper::Request;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::HOST;
@@ -39,14 +39,40 @@ pub async fn ask_engine(settings: &EngineSettings) -> Result<EngineFacts, Engine
     let mut facts = EngineFacts { address, version: info.version, is_sync_always: true, has_streams: true };
     // An older engine need not understand the other questions.
     check_engine(&facts)?;
+    // The monitor first: what needs a leader of all engines may have no answer while they start.
+    facts.is_sync_always =
+        is_sync_always(settings, &info.server_id).await.map_err(|why| why.of(&facts.address, &settings.monitor))?;
+    check_engine(&facts)?;
     let (_, connection) = watch::channel(EngineConnection::default());
     facts.has_streams = has_streams(&Engine::from_parts(client, connection, settings.request_time_max)).await?;
     check_engine(&facts)?;
-    facts.is_sync_always = is_sync_always(settings, &info.server_id).await.map_err(|why| {
-        EngineAccessError::Uncertain { address: facts.address.clone(), monitor: settings.monitor.clone(), why }
-    })?;
-    check_engine(&facts)?;
     Ok(facts)
+}
+
+/// The reason why it is not known whether an engine syncs.
+#[derive(Debug)]
+pub(super) enum SyncUnknown {
+    /// Its server has no JetStream.
+    Disabled,
+    /// The monitor gave no answer that says it.
+    NotSaid(String),
+}
+
+impl SyncUnknown {
+    /// The reason against the engine at this address.
+    pub(super) fn of(self, address: &str, monitor: &str) -> EngineAccessError {
+        let address = address.to_owned();
+        match self {
+            Self::Disabled => EngineAccessError::Unfit(EngineError::NoStreams { address }),
+            Self::NotSaid(why) => EngineAccessError::Uncertain { address, monitor: monitor.to_owned(), why },
+        }
+    }
+}
+
+impl From<&str> for SyncUnknown {
+    fn from(why: &str) -> Self {
+        Self::NotSaid(why.to_owned())
+    }
 }
 
 pub(super) async fn has_streams(engine: &Engine) -> Result<bool, EngineAccessError> {
@@ -59,15 +85,15 @@ pub(super) async fn has_streams(engine: &Engine) -> Result<bool, EngineAccessErr
     }
 }
 
-pub(super) async fn is_sync_always(settings: &EngineSettings, server_id: &str) -> Result<bool, String> {
-    let answer = of_monitor(settings, "/jsz", server_id).await?;
+pub(super) async fn is_sync_always(settings: &EngineSettings, server_id: &str) -> Result<bool, SyncUnknown> {
+    let answer = of_monitor(settings, "/jsz", server_id).await.map_err(SyncUnknown::NotSaid)?;
     if answer.get("disabled").and_then(Value::as_bool).unwrap_or(false) {
-        return Err("its server has JetStream disabled".to_owned());
+        return Err(SyncUnknown::Disabled);
     }
     // Left out when it is false; without a configuration beside it nothing is known.
     let config = answer.get("config").and_then(Value::as_object).ok_or("its answer has no configuration")?;
     if !config.contains_key("sync_interval") {
-        return Err("its answer has no \"sync_interval\"".to_owned());
+        return Err("its answer has no \"sync_interval\"".into());
     }
     Ok(config.get("sync_always").and_then(Value::as_bool).unwrap_or(false))
 }

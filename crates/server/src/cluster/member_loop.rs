@@ -59,6 +59,10 @@ impl<L: LocalMail> MemberLoop<L> {
     /// Runs until it is dropped.
     pub(super) async fn run(self) {
         let mut problem = self.shared.engine.problem();
+        // What was found before is news to the log.
+        if problem.borrow().is_some() {
+            problem.mark_changed();
+        }
         let mut list = tokio::time::interval(LIST_INTERVAL);
         list.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut watch = None;
