@@ -33,6 +33,8 @@ struct Store {
     last: u64,
     /// Every active revision, in order.
     activated: Vec<ActiveRevision>,
+    /// A fault: the active revision is written whatever was expected.
+    compares_nothing: bool,
 }
 
 impl Store {
@@ -40,6 +42,10 @@ impl Store {
         self.keys.retain(|_, (_, _, ends)| ends.is_none_or(|ends| now < ends));
         let revision =
             |keys: &BTreeMap<String, (Bytes, u64, Option<Duration>)>, key: &str| keys.get(key).map_or(0, |one| one.1);
+        let lax = self.compares_nothing;
+        let fits = |keys: &BTreeMap<String, (Bytes, u64, Option<Duration>)>, key: &str, expected: u64| {
+            revision(keys, key) == expected || (lax && key == ACTIVE_KEY)
+        };
         match request {
             CoordinationRequest::List { prefix } => {
                 let found = self.keys.iter().filter(|(key, _)| key.starts_with(prefix.as_str()));
@@ -50,7 +56,7 @@ impl Store {
                 };
                 CoordinationReply::Listed(found.map(key).collect())
             }
-            CoordinationRequest::Put { key, value, expected, ttl } if revision(&self.keys, key) == *expected => {
+            CoordinationRequest::Put { key, value, expected, ttl } if fits(&self.keys, key, *expected) => {
                 self.last += 1;
                 self.keys.insert(key.clone(), (value.clone(), self.last, ttl.map(|ttl| now + ttl)));
                 if key == ACTIVE_KEY {
@@ -283,8 +289,9 @@ impl World {
     }
 }
 
-fn run(seed: u64) -> (usize, usize) {
+fn run(seed: u64, compares_nothing: bool) -> (usize, usize) {
     let mut world = World::new(seed);
+    world.store.compares_nothing = compares_nothing;
     for _ in 0..6_000 {
         world.step();
         world.check();
@@ -313,9 +320,16 @@ fn any_order_of_two_pushers_and_nodes_that_come_and_go() {
     let seeds: u64 = std::env::var("SIM_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(60);
     let (mut activated, mut lost) = (0, 0);
     for seed in 0..seeds {
-        let (won, refused) = run(seed);
+        let (won, refused) = run(seed, false);
         activated += won;
         lost += refused;
     }
     assert!(activated > 60 && lost > 30, "the simulation must reach both ends: {activated}, {lost}");
+}
+
+/// The negative control: without the comparison two pushes from one state both win.
+#[test]
+fn a_store_that_does_not_compare_is_noticed() {
+    let is_noticed = |seed| std::panic::catch_unwind(|| run(seed, true)).is_err();
+    assert!((0..60).any(is_noticed));
 }

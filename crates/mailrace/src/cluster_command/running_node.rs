@@ -132,7 +132,7 @@ fn config_lines(config: &ClusterConfigAnswer) -> Vec<String> {
     let named = |one: &ClusterConfigRevision| format!("revision {} ({:.12})", one.number, one.files);
     let named = |one: &Option<ClusterConfigRevision>| one.as_ref().map_or_else(|| "none".to_owned(), named);
     let mut lines = vec![match (&config.active, config.current) {
-        (None, _) => format!("shared configuration: {} here; that of the cluster is not known", named(&config.own)),
+        (None, _) => format!("shared configuration: {} here; the engines have named none yet", named(&config.own)),
         (Some(_), true) => format!("shared configuration: {}", named(&config.active)),
         (Some(_), false) => {
             format!("shared configuration: {}, and {} counts", named(&config.own), named(&config.active))
@@ -151,7 +151,35 @@ fn config_lines(config: &ClusterConfigAnswer) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use operator::answers::{ClusterHostage, ClusterLimit, ClusterNode, ClusterStream};
+    use operator::answers::{ClusterConfigNode, ClusterHostage, ClusterLimit, ClusterNode, ClusterStream};
+
+    #[test]
+    fn the_shared_configuration_in_lines() {
+        let revision = |number: u64| Some(ClusterConfigRevision { number, files: format!("{number:0>64}") });
+        let node = |node, revision, problem: Option<&str>| ClusterConfigNode {
+            node,
+            running: node == 1,
+            revision,
+            problem: problem.map(ToOwned::to_owned),
+        };
+        let nodes = vec![node(1, revision(6), Some("mailrace.toml:2:1: no")), node(2, revision(7), None)];
+        let problem = Some("mailrace.toml:2:1: no".to_owned());
+        let config = ClusterConfigAnswer { active: revision(7), own: revision(6), current: false, problem, nodes };
+        assert_eq!(
+            config_lines(&config),
+            [
+                "shared configuration: revision 6 (000000000000), and revision 7 (000000000000) counts",
+                "  not taken: mailrace.toml:2:1: no",
+                "  node 1: revision 6 (000000000000), does not have it: mailrace.toml:2:1: no",
+                "  node 2: revision 7 (000000000000), has it, does not run",
+            ]
+        );
+        let current =
+            ClusterConfigAnswer { active: revision(7), own: revision(7), current: true, ..Default::default() };
+        assert_eq!(config_lines(&current), ["shared configuration: revision 7 (000000000000)"]);
+        let unknown = ClusterConfigAnswer::default();
+        assert_eq!(config_lines(&unknown), ["shared configuration: none here; the engines have named none yet"]);
+    }
 
     #[test]
     fn an_answer_in_lines() {

@@ -10,7 +10,6 @@ use async_nats::HeaderMap;
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use cluster::{Bundle, BundleDigest, BundleName};
-use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -122,9 +121,7 @@ impl BundleStore {
         let question = json!({ "last_by_subj": subject(digest, piece) }).to_string();
         for _ in 0..TRIES {
             let subject = format!("$JS.API.DIRECT.GET.{STREAM}");
-            let mut answers = self.engine.request_many(subject, question.clone().into()).await?;
-            let answer = tokio::time::timeout(self.engine.request_time_max(), answers.next()).await;
-            let answer = answer.ok().flatten().ok_or(CallError::Unknown)?;
+            let answer = self.engine.request(subject, None, question.clone().into()).await?;
             if let Direct::Message(message) = api::direct(answer)? {
                 return Ok(message.payload);
             }

@@ -1,5 +1,6 @@
 //! The promises of the two seams, against real servers.
 
+mod bundles;
 mod cluster_of_three;
 mod coordination;
 mod cost;
