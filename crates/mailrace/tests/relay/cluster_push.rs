@@ -23,6 +23,7 @@ fn node(hop: &Hop, engines: &[Nats], number: usize) -> Setup {
         .set("cluster.id", ID)
         .set("cluster.node", number.to_string())
         .set("cluster.shared", "true")
+        .set("spool.size_max", "\"128MiB\"")
         .set("cluster.engines", format!("[{}]", addresses.join(", ")))
         .set("cluster.monitor", format!("\"127.0.0.1:{}\"", own.monitor_port));
     setup.values_remove("message.size_max");
@@ -135,8 +136,8 @@ fn files_with_errors_and_files_that_do_not_fit_at_a_node_change_nothing() {
     let hop = Hop::good();
     let Some(engines) = Nats::cluster(3, &Options::default()) else { return };
     let setup = |number| node(&hop, &engines, number);
-    let one = setup(1).set("spool.size_max", "\"64MiB\"").start();
-    let two = setup(2).start();
+    let one = setup(1).start();
+    let two = setup(2).set("spool.size_max", "\"110MiB\"").start();
     let config = config_of(&one);
     let folder = Folder::refusing("one.test");
     // Faults that are seen here, with file and line; no engine is asked.
@@ -160,7 +161,7 @@ fn files_with_errors_and_files_that_do_not_fit_at_a_node_change_nothing() {
     assert!(output.status.code() == Some(78) && said(&output).contains("--with-secrets"), "{}", said(&output));
     std::fs::remove_file(folder.path().join("key.pem")).expect("removed");
     // One that only node 2 cannot work with, by its own file.
-    folder.write("mailrace.toml", "[maps]\naccess = \"maps/access\"\n[message]\nsize_max = \"20MiB\"\n");
+    folder.write("mailrace.toml", "[maps]\naccess = \"maps/access\"\n[message]\nsize_max = \"60MiB\"\n");
     poll("both nodes", || (shared(&one, "nodes/1/running") == true).then_some(()));
     let output = push(&config, &[name(&folder)]);
     assert_eq!(output.status.code(), Some(78), "{}", said(&output));
