@@ -1,0 +1,160 @@
+"""The network of the rig: namespaces on one bridge, and what is done to the wires between them.
+
+Each participant has a namespace with one address of 10.77.0.0/16; the bridge has a namespace of its own, so nothing of it
+touches the machine's network. Rules of nft drop packets, tbf slows a wire."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+PREFIX = "mailrace-rig"
+NODES = {1: "10.77.0.1", 2: "10.77.0.2", 3: "10.77.0.3"}
+BALANCER = "10.77.1.1"
+GENERATOR = "10.77.2.1"
+DOMAINS = 30
+
+
+def sink_address(number):
+    """The address of domain `number`."""
+    return f"10.77.9.{number}"
+
+
+def run(*words, check=True):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, errors="replace")
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{' '.join(str(word) for word in words)}: {(done.stderr or done.stdout).strip()}")
+    return done
+
+
+def missing():
+    """Why there can be no namespaces here; None if there can."""
+    if os.getuid() != 0:
+        return "root", "only root can make namespaces"
+    for program, package in (("ip", "iproute2"), ("nsenter", "util-linux"), ("nft", "nftables"), ("haproxy", "haproxy")):
+        if not shutil.which(program):
+            return program, f"{program} is missing; install {package}"
+    name = f"{PREFIX}-{os.getpid()}-probe"
+    made = run("ip", "netns", "add", name, check=False)
+    if made.returncode != 0:
+        return "namespaces", f"no network namespace can be made: {made.stderr.strip()}"
+    try:
+        wire = run("ip", "-n", name, "link", "add", "b0", "type", "bridge", check=False)
+        if wire.returncode != 0:
+            return "namespaces", f"no bridge can be made: {wire.stderr.strip()}"
+        rule = run(*inside(name), "nft", "add", "table", "inet", "probe", check=False)
+        if rule.returncode != 0:
+            return "nft", f"nft cannot make a rule: {rule.stderr.strip()}"
+    finally:
+        run("ip", "netns", "del", name, check=False)
+    return None
+
+
+def inside(namespace):
+    """The words that run a command in a namespace; it keeps the mounts of this process."""
+    return ["nsenter", f"--net=/run/netns/{namespace}"]
+
+
+def remove_left():
+    """Removes the namespaces of rigs that were killed themselves."""
+    for path in pathlib.Path("/run/netns").glob(f"{PREFIX}-*"):
+        pid = re.match(rf"{PREFIX}-(\d+)-", path.name)
+        if pid and not pathlib.Path(f"/proc/{pid[1]}").exists():
+            end_namespace(path.name)
+
+
+def end_namespace(name):
+    """Kills what runs in a namespace that the rig made, and removes it."""
+    for pid in run("ip", "netns", "pids", name, check=False).stdout.split():
+        try:
+            os.kill(int(pid), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    run("ip", "netns", "del", name, check=False)
+
+
+class Network:
+    """The namespaces n1, n2, n3, lb, gen and sink, and the bridge br."""
+
+    def __init__(self):
+        self.names = {}
+
+    def make(self):
+        bridge = self.add("br")
+        run("ip", "-n", bridge, "link", "add", "br0", "type", "bridge")
+        run("ip", "-n", bridge, "link", "set", "br0", "up")
+        for number, address in NODES.items():
+            self.attach(f"n{number}", [address])
+        self.attach("lb", [BALANCER])
+        self.attach("gen", [GENERATOR])
+        self.attach("sink", [sink_address(number) for number in range(1, DOMAINS + 1)])
+
+    def add(self, role):
+        name = f"{PREFIX}-{os.getpid()}-{role}"
+        self.names[role] = name
+        run("ip", "netns", "add", name)
+        run("ip", "-n", name, "link", "set", "lo", "up")
+        return name
+
+    def attach(self, role, addresses):
+        name, bridge = self.add(role), self.names["br"]
+        run("ip", "-n", bridge, "link", "add", role, "type", "veth", "peer", "name", "eth0", "netns", name)
+        run("ip", "-n", bridge, "link", "set", role, "master", "br0", "up")
+        for address in addresses:
+            run("ip", "-n", name, "address", "add", f"{address}/16", "dev", "eth0")
+        run("ip", "-n", name, "link", "set", "eth0", "up")
+
+    def end(self):
+        for name in self.names.values():
+            end_namespace(name)
+        self.names = {}
+
+    def nft(self, role, *rules):
+        """Rules for what comes in at a participant; they replace those before."""
+        text = "table inet rig\ndelete table inet rig\ntable inet rig { chain in { type filter hook input priority 0;\n"
+        text += "\n".join(rules) + "\n} }\n"
+        words = [*inside(self.names[role]), "nft", "-f", "-"]
+        done = subprocess.run(words, input=text, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"nft: {done.stderr.strip()}")
+
+    def heal(self):
+        """All wires are whole again."""
+        for role in self.names:
+            if role != "br":
+                run(*inside(self.names[role]), "nft", "delete", "table", "inet", "rig", check=False)
+                run(*inside(self.names[role]), "tc", "qdisc", "del", "dev", "eth0", "root", check=False)
+
+    def cut(self, pairs, one_way=False):
+        """Nothing arrives between the nodes of each pair; `one_way`: from the first at the second."""
+        rules = {}
+        for one, other in pairs:
+            rules.setdefault(other, []).append(f"ip saddr {NODES[one]} drop")
+            if not one_way:
+                rules.setdefault(one, []).append(f"ip saddr {NODES[other]} drop")
+        for number, lines in rules.items():
+            self.nft(f"n{number}", *lines)
+
+    def isolate(self, number):
+        """A node that nothing reaches, and that reaches nothing."""
+        self.nft(f"n{number}", 'iifname "eth0" drop')
+
+    def lose(self, number, percent):
+        """A part of what comes in at a node is lost."""
+        self.nft(f"n{number}", f'iifname "eth0" numgen random mod 100 < {percent} drop')
+
+    def slow(self, number, rate="1mbit"):
+        """A node sends no faster than this."""
+        words = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "16kb", "latency", "400ms"]
+        run(*inside(self.names[f"n{number}"]), *words)
+
+
+def until(condition, seconds, pause=0.1):
+    """Waits for a condition; returns its last value."""
+    end = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < end:
+        time.sleep(pause)
+    return value
