@@ -21,6 +21,9 @@ class Limits:
     connections: int = 5
     connections_of: dict = dataclasses.field(default_factory=dict)
     nodes: int = 3
+    # Nodes whose process or wires were cut, from when to when: the transactions that they ended then have no answer, and the
+    # node itself repeats them, as after a crash without a cluster.
+    uncertain: list = dataclasses.field(default_factory=list)
     # Seconds without a 250; None where more than one fault is at work, or no storm.
     gap: float | None = 5.0
     # Seconds from the end of a node to the last line of the adoption of its mail; None where none is expected.
@@ -107,6 +110,8 @@ def duplicates(history, limits):
             continue
         more += len(came) - 1
         text = f"{unit[0]} {unit[1]}: " + ", ".join(f"{one.node} at {one.dot:.3f}" for one in came)
+        if is_unanswered(came, limits):
+            continue
         if len(adopted_as_possible(history, unit)) < len(came) - 1:
             found.append(f"{text}: no line adopted=..., duplicate=possible")
         elif limits.fault_at is None or came[0].dot < limits.fault_at - UNSTORED_SECONDS:
@@ -114,6 +119,14 @@ def duplicates(history, limits):
     if more > limits.duplicates:
         found.append(f"{more} came twice, {limits.duplicates} are allowed")
     return found
+
+
+def is_unanswered(came, limits):
+    """Whether a node could not see the answer to the final dot, and delivered again for that reason."""
+    first, node = came[0], came[-1].node
+    return len(came) == 2 and first.node == node and any(
+        node == cut and since <= first.dot <= until for cut, since, until in limits.uncertain
+    )
 
 
 def foreign(history):

@@ -115,7 +115,7 @@ class Network:
     def nft(self, role, *rules):
         """Rules for what comes in at a participant; they replace those before."""
         text = "table inet rig\ndelete table inet rig\ntable inet rig { chain in { type filter hook input priority 0;\n"
-        text += "\n".join(rules) + "\n} }\n"
+        text += "\n".join(rules) + "\n}\n}\n"
         words = [*inside(self.names[role]), "nft", "-f", "-"]
         done = subprocess.run(words, input=text, capture_output=True, text=True)
         if done.returncode != 0:

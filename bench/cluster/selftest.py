@@ -69,6 +69,13 @@ class Checks(unittest.TestCase):
         history.deliveries[3] = dataclasses.replace(history.deliveries[3], dot=FAULT - 5)
         self.assertEqual(found(history), {"twice"})
 
+    def test_a_transaction_without_answer_is_repeated_by_the_same_node_alone(self):
+        history = sound()
+        history.deliveries.append(dataclasses.replace(history.deliveries[0], dot=105.0))
+        self.assertEqual(found(history, uncertain=[("n1", 98.0, 99.0)]), set())
+        self.assertEqual(found(history, uncertain=[("n1", 98.5, 99.0)]), {"twice"})
+        self.assertEqual(found(history, uncertain=[("n2", 98.0, 99.0)]), {"twice"})
+
     def test_too_many_duplicates(self):
         self.assertEqual(found(sound(), duplicates=0), {"twice"})
 

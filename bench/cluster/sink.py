@@ -139,16 +139,10 @@ class Session:
         """Takes a message. Returns whether the connection goes on."""
         self.say("354 go on")
         await self.writer.drain()
-        data = b"\r\n"
-        while not data.endswith(DOT) and DOT not in data[-200_000:]:
-            piece = await asyncio.wait_for(self.reader.read(262_144), 120)
-            if not piece:
-                raise EOFError
-            data += piece
+        # What follows is the next command: a client may send it with the dot.
+        data = await asyncio.wait_for(self.reader.readuntil(DOT), 120)
         dot_at = time.time()
-        content = data[2 : data.rindex(DOT) + 2].replace(b"\r\n..", b"\r\n.")
-        if content.startswith(b".."):
-            content = content[1:]
+        content = data[:-3].replace(b"\r\n..", b"\r\n.")
         tag, hashed = digest(content)
         act = self.sink.rule(self.recipients[0].rpartition("@")[2])
         dropped = act.get("act") == "drop" and random.random() < act.get("part", 1)
@@ -169,7 +163,7 @@ class Session:
 async def main():
     history, script, *addresses = sys.argv[1:]
     sink = Sink(history, script)
-    servers = [await asyncio.start_server(sink.serve, address, 25, limit=1 << 20, backlog=500) for address in addresses]
+    servers = [await asyncio.start_server(sink.serve, address, 25, limit=4 << 20, backlog=500) for address in addresses]
     print("ready", flush=True)
     await asyncio.gather(*(server.serve_forever() for server in servers))
 

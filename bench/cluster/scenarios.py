@@ -1,0 +1,231 @@
+"""The faults, and the scenarios that are made of them."""
+
+import dataclasses
+import os
+import signal
+import time
+
+from members import Process
+from network import GENERATOR, NODES, until
+
+# Holders are asked for three seconds; a fence comes 15 s behind the last block, and 13 s later mail is taken.
+ADOPTION_MAX = 45
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What is done to a node, how it ends, and what it may cause."""
+
+    apply: callable
+    heal: callable
+    # Seconds until it is healed; with `adopts` at least so many, and until the mail is adopted.
+    lasts: float
+    # Others take over the mail of the node.
+    adopts: bool = False
+    # From when the limit of adoption counts: the node is gone for good.
+    ends_node: bool = False
+    # Its transactions may be repeated by the node itself: the process or its wires are cut in the middle of them.
+    cuts_transactions: bool = False
+    planned: bool = False
+    # It can be done to this node alone.
+    only: int | None = None
+    gap: float | None = 5.0
+
+
+def kill_node(rig, number):
+    rig.world.nodes[number].kill()
+
+
+def start_node(rig, number):
+    rig.world.nodes[number].start()
+
+
+def kill_engine(rig, number):
+    rig.world.engines[number].kill()
+
+
+def start_engine(rig, number):
+    rig.world.engines[number].start()
+
+
+def kill_both(rig, number):
+    kill_node(rig, number)
+    kill_engine(rig, number)
+
+
+def start_both(rig, number):
+    start_engine(rig, number)
+    start_node(rig, number)
+
+
+def stop_node(rig, number):
+    rig.world.nodes[number].signal(signal.SIGSTOP)
+
+
+def resume_node(rig, number):
+    rig.world.nodes[number].signal(signal.SIGCONT)
+
+
+def stop_engine(rig, number):
+    rig.world.engines[number].signal(signal.SIGSTOP)
+
+
+def resume_engine(rig, number):
+    rig.world.engines[number].signal(signal.SIGCONT)
+
+
+def others(number):
+    return [other for other in NODES if other != number]
+
+
+def heal_wires(rig, _number):
+    rig.network.heal()
+
+
+def isolate(rig, number):
+    rig.network.isolate(number)
+
+
+def split(rig, number):
+    """The node sees neither of the others, but the balancer and the sink."""
+    rig.network.cut([(number, other) for other in others(number)])
+
+
+def cut_pair(rig, number):
+    rig.network.cut([(number, rig.choose.choice(others(number)))])
+
+
+def one_way(rig, number):
+    pair = [number, rig.choose.choice(others(number))]
+    rig.choose.shuffle(pair)
+    rig.tell(f"nothing of node {pair[0]} arrives at node {pair[1]}")
+    rig.network.cut([pair], one_way=True)
+
+
+def lose(rig, number):
+    rig.network.lose(number, 10)
+
+
+def slow(rig, number):
+    rig.network.slow(number)
+
+
+def fill(place):
+    """Takes the rest of a file system."""
+    space = os.statvfs(place)
+    with open(place / "ballast", "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, space.f_bavail * space.f_frsize))
+
+
+def fill_spool(rig, number):
+    fill(rig.world.nodes[number].place / "spool")
+
+
+def empty_spool(rig, number):
+    (rig.world.nodes[number].place / "spool" / "ballast").unlink()
+
+
+def fill_store(rig, number):
+    fill(rig.world.engines[number].place / "store")
+
+
+def empty_store(rig, number):
+    """An engine that has had a full disk is started again, as its operator would."""
+    (rig.world.engines[number].place / "store" / "ballast").unlink()
+    engine = rig.world.engines[number]
+    engine.kill()
+    engine.start()
+
+
+def lose_store(rig, number):
+    engine = rig.world.engines[number]
+    engine.kill()
+    engine.empty()
+
+
+def drain(rig, number):
+    """The drain of a node with a transaction under way; its heal starts the node again."""
+    run, address = rig.storm.name, NODES[number]
+    probe = Process(rig.network, "lb", rig.work / f"{run}.probe.out")
+    tag, recipient = f"{run}-9000001", f"{run}-9000001@d2.rig.test"
+    version = "1" if number == 3 else "2"
+    with rig.probe(probe, address, GENERATOR, version, tag, recipient) as ask:
+        rig.expect("a transaction before the drain", ask(None), "open")
+        said = rig.world.nodes[number].ask("cluster", "drain")
+        rig.expect("mailrace cluster drain", said or "", "draining")
+        time.sleep(0.3)
+        rig.expect("a new session at a node that drains", ask("new"), "421")
+        down = until(lambda: rig.world.balancer.sees().get(f"n{number}") == "DOWN", 8)
+        rig.expect("HAProxy at a node that drains", "DOWN" if down else "UP", "DOWN")
+        rig.expect("the server while a transaction is open", "runs" if rig.world.nodes[number].runs() else "ended", "runs")
+        hashed, _, reply = ask("end").partition(" ")
+        rig.expect("the end of a transaction at a node that drains", reply, "250")
+        rig.add_attempt(tag, f"n{number}", reply, hashed)
+    ended = until(lambda: not rig.world.nodes[number].runs(), 40)
+    status = rig.world.nodes[number].process.returncode
+    rig.expect("the end of a node that drains", f"status {status}" if ended else "it runs", "status 0")
+
+
+def roll(rig, _number):
+    """Node for node is drained and started again with its engine."""
+    for number in NODES:
+        rig.tell(f"node {number} is drained and started again, and its engine")
+        said = rig.world.nodes[number].ask("cluster", "drain")
+        rig.expect("mailrace cluster drain", said or "", "draining")
+        ended = until(lambda: not rig.world.nodes[number].runs(), 40)
+        rig.expect(f"the end of node {number}", "ended" if ended else "it runs", "ended")
+        rig.world.engines[number].signal(signal.SIGTERM)
+        until(lambda: not rig.world.engines[number].runs(), 20)
+        rig.world.engines[number].kill()
+        start_both(rig, number)
+        whole = until(rig.world.is_whole, 60, 0.3)
+        rig.expect(f"the cluster behind node {number}", "" if whole else str(rig.world.shortcomings()), "")
+
+
+def nothing(_rig, _number):
+    pass
+
+
+CUT = {"cuts_transactions": True}
+GONE = {"adopts": True, "ends_node": True, "cuts_transactions": True}
+FAULTS = {
+    "calm": Fault(nothing, nothing, 5, planned=True),
+    "kill": Fault(kill_node, start_node, 20, **GONE),
+    "kill-both": Fault(kill_both, start_both, 20, **GONE),
+    "kill-back": Fault(kill_node, start_node, 3, **CUT),
+    "kill-engine": Fault(kill_engine, start_engine, 12),
+    "pause-5": Fault(stop_node, resume_node, 5, **CUT),
+    "pause-20": Fault(stop_node, resume_node, 20, **CUT),
+    "pause-60": Fault(stop_node, resume_node, 60, adopts=True, cuts_transactions=True),
+    "pause-engine": Fault(stop_engine, resume_engine, 5),
+    "isolate": Fault(isolate, heal_wires, 40, adopts=True, cuts_transactions=True),
+    "split": Fault(split, heal_wires, 40, adopts=True),
+    "split-short": Fault(split, heal_wires, 8),
+    "cut-pair": Fault(cut_pair, heal_wires, 20),
+    "one-way": Fault(one_way, heal_wires, 25),
+    "loss": Fault(lose, heal_wires, 20),
+    "slow": Fault(slow, heal_wires, 20),
+    "spool-full": Fault(fill_spool, empty_spool, 15, only=2),
+    "store-full": Fault(fill_store, empty_store, 20, only=3),
+    "store-lost": Fault(lose_store, start_engine, 5),
+    "drain": Fault(drain, start_node, 0.5, planned=True),
+    "rolling": Fault(roll, nothing, 0.5, planned=True),
+}
+SHORT = ("kill-both", "pause-5", "split-short", "drain")
+# Several faults of these in a run.
+MIXED = ("kill", "kill-both", "kill-back", "kill-engine", "pause-5", "pause-20", "pause-engine", "isolate", "split-short")
+MIXED += ("split", "cut-pair", "one-way", "loss", "slow")
+
+
+def schedule(name, choose):
+    """The faults of a scenario: pairs of a time and a fault with its node."""
+    if name.startswith("mixed"):
+        names = choose.sample(MIXED, choose.choice((2, 3)))
+        times = sorted(choose.uniform(4, 20) for _ in names)
+        return [(at, one, choose.choice(list(NODES))) for at, one in zip(times, names)]
+    fault = FAULTS[name]
+    return [(choose.uniform(5, 7), name, fault.only or choose.choice(list(NODES)))]
+
+
+def names():
+    return [*FAULTS, "mixed-1", "mixed-2", "mixed-3"]
