@@ -17,7 +17,7 @@ FUZZ_TARGETS ?=
 export MAILRACE_TEST_TIMES := $(abspath $(TARGET_DIR))/test-times
 
 .DEFAULT_GOAL := help
-.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash deb image package bench bench-accept bench-relay bench-filtered bench-filtered-long bench-list fuzz
+.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash cluster-short cluster deb image package bench bench-accept bench-relay bench-filtered bench-filtered-long bench-list fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -25,7 +25,7 @@ help: ## Show this list
 run: $(QUICK)/mailrace ## Build the program, show a relay under a storm and a kill -9, and leave it up on 127.0.0.1:2525
 	$(QUICK)/mailrace demo
 
-test: times setup lint unit clients interop oracle crash-short package ## Run every check: lints, tests, RFC marks, licences, real clients and servers, sendmail's answers, short crash rigs, the Debian package
+test: times setup lint unit clients interop oracle crash-short cluster-short package ## Run every check: lints, tests, RFC marks, licences, real clients and servers, sendmail's answers, short rigs of crashes and of a cluster, the Debian package
 	@awk '{ printf "%-12s %5d s\n", $$1, $$2; all += $$2 } END { printf "%-12s %5d s\n", "all parts", all }' "$$MAILRACE_TEST_TIMES"
 
 times:
@@ -88,6 +88,14 @@ crash-short: tested ## Cut the power and kill the process a few times; no acknow
 
 crash: setup $(QUICK)/mailrace $(QUICK)/mailrace-bench ## The same, a thousand times
 	$(QUICK)/mailrace-bench crash
+
+cluster-short: setup tested ## Kill, stop, cut off and drain nodes of a cluster behind HAProxy under a storm; no acknowledged message may be lost
+	@$(WITHIN) 8 cluster-short ./bench/cluster/faults.py $(TESTED)/mailrace --short
+
+# Another seed: make cluster CLUSTER_SEED=7
+CLUSTER_SEED ?= 1
+cluster: setup tested ## The same with every fault: full disks, lost stores, split and slow networks, several at once (half an hour)
+	./bench/cluster/faults.py $(TESTED)/mailrace --seed $(CLUSTER_SEED)
 
 deb: $(RELEASE)/mailrace ## Build the Debian package into target/deb
 	@./packaging/deb/build $(RELEASE)/mailrace "$$($(CARGO) pkgid --package mailrace | sed 's/.*[@#]//')" $(TARGET_DIR)/deb

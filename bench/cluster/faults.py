@@ -191,7 +191,7 @@ class Rig:
         """Waits until all mail has come and nothing is left. Returns what is left."""
         if not until(lambda: not self.storm.runs(), 90):
             return [f"the storm does not end: {self.storm.says()[-300:]}"]
-        if self.storm.says().strip():
+        if "Traceback" in self.storm.says():
             return [f"the storm failed: {self.storm.says()[-600:]}"]
         self.world.sink.behave({})
         began = time.monotonic()

@@ -224,6 +224,10 @@ class Balancer(Process):
         rows = [line.split(",") for line in text.splitlines() if line.startswith("smtp,n")]
         return {row[1]: row[17].split(" ")[0] for row in rows}
 
+    def log_of_checks(self):
+        """The changes of nodes as HAProxy tells of them, with the answer that made each."""
+        return [line for line in self.says().splitlines() if "Server smtp/" in line]
+
 
 class Sink(Process):
     """The receiver of all domains."""

@@ -47,7 +47,7 @@ def missing():
             return "namespaces", f"no bridge can be made: {wire.stderr.strip()}"
         rule = run(*inside(name), "nft", "add", "table", "inet", "probe", check=False)
         if rule.returncode != 0:
-            return "nft", f"nft cannot make a rule: {rule.stderr.strip()}"
+            return "namespaces", f"nft cannot make a rule: {rule.stderr.strip()}"
     finally:
         run("ip", "netns", "del", name, check=False)
     return None

@@ -157,6 +157,8 @@ def drain(rig, number):
         rig.expect("a new session at a node that drains", ask("new"), "421")
         down = until(lambda: rig.world.balancer.sees().get(f"n{number}") == "DOWN", 8)
         rig.expect("HAProxy at a node that drains", "DOWN" if down else "UP", "DOWN")
+        seen = [line for line in rig.world.balancer.log_of_checks() if f"smtp/n{number} is DOWN" in line]
+        rig.expect("the health check of HAProxy at a node that drains", "503" if seen and "503" in seen[-1] else str(seen[-1:]), "503")
         rig.expect("the server while a transaction is open", "runs" if rig.world.nodes[number].runs() else "ended", "runs")
         hashed, _, reply = ask("end").partition(" ")
         rig.expect("the end of a transaction at a node that drains", reply, "250")
