@@ -121,7 +121,7 @@ class Rig:
         arrivals = self.world.sink.history.stat().st_size
         log_sizes = {number: node.log_size() for number, node in self.world.nodes.items()}
         self.world.sink.behave({**BUSY, **LATE})
-        seconds = max(at + min(FAULTS[fault].lasts, 20) for at, fault, _ in plan) + 6
+        seconds = max(at + FAULTS[fault].storm for at, fault, _ in plan) + 4
         limits, stopped = self.run_faults(name, plan, seconds)
         quiet = self.wait_for_quiet(name)
         self.past[name] = limits, arrivals, stopped

@@ -1,5 +1,6 @@
 """The faults, and the scenarios that are made of them."""
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -30,6 +31,8 @@ class Fault:
     # It can be done to this node alone.
     only: int | None = None
     gap: float | None = 5.0
+    # Seconds of the storm behind its beginning.
+    storm: float = 20.0
 
 
 def kill_node(rig, number):
@@ -111,10 +114,15 @@ def slow(rig, number):
 
 
 def fill(place):
-    """Takes the rest of a file system."""
-    space = os.statvfs(place)
-    with open(place / "ballast", "wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, space.f_bavail * space.f_frsize))
+    """Takes the rest of a file system, to the last block."""
+    file = os.open(place / "ballast", os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        for size in (1 << 20, 4096):
+            with contextlib.suppress(OSError):
+                while os.write(file, bytes(size)) > 0:
+                    pass
+    finally:
+        os.close(file)
 
 
 def fill_spool(rig, number):
@@ -191,18 +199,18 @@ def nothing(_rig, _number):
 CUT = {"cuts_transactions": True}
 GONE = {"adopts": True, "ends_node": True, "cuts_transactions": True}
 FAULTS = {
-    "calm": Fault(nothing, nothing, 5, planned=True),
+    "calm": Fault(nothing, nothing, 5, planned=True, storm=10),
     "kill": Fault(kill_node, start_node, 20, **GONE),
     "kill-both": Fault(kill_both, start_both, 20, **GONE),
-    "kill-back": Fault(kill_node, start_node, 3, **CUT),
+    "kill-back": Fault(kill_node, start_node, 3, storm=10, **CUT),
     "kill-engine": Fault(kill_engine, start_engine, 12),
-    "pause-5": Fault(stop_node, resume_node, 5, **CUT),
+    "pause-5": Fault(stop_node, resume_node, 5, storm=8, **CUT),
     "pause-20": Fault(stop_node, resume_node, 20, **CUT),
     "pause-60": Fault(stop_node, resume_node, 60, adopts=True, cuts_transactions=True),
     "pause-engine": Fault(stop_engine, resume_engine, 5),
     "isolate": Fault(isolate, heal_wires, 40, adopts=True, cuts_transactions=True),
     "split": Fault(split, heal_wires, 40, adopts=True),
-    "split-short": Fault(split, heal_wires, 8),
+    "split-short": Fault(split, heal_wires, 8, storm=12),
     "cut-pair": Fault(cut_pair, heal_wires, 20),
     "one-way": Fault(one_way, heal_wires, 25),
     "loss": Fault(lose, heal_wires, 20),
@@ -210,8 +218,8 @@ FAULTS = {
     "spool-full": Fault(fill_spool, empty_spool, 15, only=2),
     "store-full": Fault(fill_store, empty_store, 20, only=3),
     "store-lost": Fault(lose_store, start_engine, 5),
-    "drain": Fault(drain, start_node, 0.5, planned=True),
-    "rolling": Fault(roll, nothing, 0.5, planned=True),
+    "drain": Fault(drain, start_node, 0.5, planned=True, storm=8),
+    "rolling": Fault(roll, nothing, 0.5, planned=True, storm=30),
 }
 SHORT = ("kill-both", "pause-5", "split-short", "drain")
 # Several faults of these in a run.
