@@ -24,6 +24,8 @@ class Limits:
     # Nodes whose process or wires were cut, from when to when: the transactions that they ended then have no answer, and the
     # node itself repeats them, as after a crash without a cluster.
     uncertain: list = dataclasses.field(default_factory=list)
+    # Nodes whose packets arrive late: what has left a node cannot be called back.
+    late_packets: list = dataclasses.field(default_factory=list)
     # Seconds without a 250; None where more than one fault is at work, or no storm.
     gap: float | None = 5.0
     # Seconds from the end of a node to the last line of the adoption of its mail; None where none is expected.
@@ -52,7 +54,7 @@ def judge(history, limits, stopped=None):
         "foreign": foreign(history),
         "body": bodies(history),
         "concurrency": concurrency(history, limits),
-        "owners": owners(history),
+        "owners": owners(history) + late_dots(history, limits),
     }
     verdict.lost = len(checks["lost"])
     verdict.twice, verdict.logged = count_twice(history)
@@ -182,6 +184,23 @@ def owners(history):
             if not any(before.at - SLACK <= at <= start.at + SLACK for at in own):
                 text = f"{unit[0]} {unit[1]}: {before.node} starts at {before.at:.3f}, {start.node} at {start.at:.3f}"
                 found.append(f"{text}, no adoption by {start.node} in between")
+    return found
+
+
+def late_dots(history, limits):
+    """A node ends no transaction of a message that another one has adopted: it asks for its ownership before the dot, too."""
+    lines = collections.defaultdict(list)
+    for one in history.adoptions:
+        lines[one.unit].append(one)
+    found = []
+    for one in history.deliveries:
+        before = [line for line in lines[one.unit] if line.at < one.dot - SLACK]
+        if not before or one.node in limits.late_packets:
+            continue
+        owner = max(before, key=lambda line: line.at)
+        if owner.node != one.node:
+            text = f"{one.unit[0]} {one.unit[1]}: {one.node} sends the dot at {one.dot:.3f}"
+            found.append(f"{text}, {owner.node} had adopted it at {owner.at:.3f}")
     return found
 
 

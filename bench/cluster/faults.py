@@ -36,6 +36,10 @@ from scenarios import ADOPTION_MAX, FAULTS, SHORT, names, schedule
 LATE = {f"d{number}.rig.test": {"act": "later"} for number in range(STORM_DOMAINS - 4, STORM_DOMAINS + 1)}
 # The others take a moment for each message, so that transactions are under way, and one closes connections now and then.
 BUSY = {"*": {"slow": 0.05}, "d3.rig.test": {"act": "drop", "part": 0.1}}
+# Longer than a node may deliver without its holder, and than an adoption takes.
+HELD = {"d4.rig.test": {"hold": 22}, "d5.rig.test": {"hold": 18}}
+# Checks that later arrivals may change.
+LASTING = ("twice", "foreign", "lost", "body", "owners")
 QUIET_SECONDS = 120
 ADOPTED_SECONDS = 30
 
@@ -141,13 +145,14 @@ class Rig:
         began = time.monotonic()
         self.storm.start(self.arguments.seed, self.arguments.rate, seconds)
         due = [(at, "apply", fault, number) for at, fault, number in plan]
-        calm_at = min(at for at, _, _ in plan) + 3
+        held = HELD if single and FAULTS[plan[0][1]].adopts else {}
+        first = min(at for at, _, _ in plan)
+        moods = [(first - 1.5, {**BUSY, **LATE, **held}), (first + 3, {**BUSY, **held})]
         cuts = {}
-        while due or calm_at is not None:
+        while due or moods:
             now = time.monotonic() - began
-            if calm_at is not None and now >= calm_at:
-                self.world.sink.behave(BUSY)
-                calm_at = None
+            if moods and now >= moods[0][0]:
+                self.world.sink.behave(moods.pop(0)[1])
             due.sort(key=lambda one: one[0])
             if not due or due[0][0] > now:
                 time.sleep(0.05)
@@ -160,9 +165,12 @@ class Rig:
                 if not fault.planned:
                     limits.fault_at = limits.fault_at or at
                     limits.duplicates += int(UNSTORED_SECONDS * self.arguments.rate) + 40
+                self.fault = f"{key} {number}"
                 fault.apply(self, number)
-                if fault.ends_node and single:
+                if fault.adopts and single:
                     stopped, limits.adopted = (f"n{number}", time.time()), ADOPTED_SECONDS
+                if fault.holds_packets:
+                    limits.late_packets.append(f"n{number}")
                 if fault.cuts_transactions:
                     cuts[key] = len(limits.uncertain)
                     limits.uncertain.append((f"n{number}", at - 1, time.time() + 1))
@@ -171,6 +179,7 @@ class Rig:
                 due.append((now + 0.5, "heal", key, number))
             else:
                 self.tell(f"{name}: at {now:.1f} s: {key} is healed")
+                self.fault = f"{key} {number}"
                 fault.heal(self, number)
                 if key in cuts:
                     node, since, _ = limits.uncertain[cuts[key]]
@@ -242,7 +251,7 @@ class Rig:
         """Judges all scenarios again: something may have come since."""
         good = True
         for name in self.past:
-            problems = [one for one in self.judge(name, over_all=True).problems if one[0] in ("twice", "foreign", "lost", "body")]
+            problems = [one for one in self.judge(name, over_all=True).problems if one[0] in LASTING]
             if problems:
                 good = False
                 print(f"cluster: {name}, at the end of all: FAIL", flush=True)
@@ -281,7 +290,7 @@ def run_all(rig, chosen):
             went_well = False
         if not went_well:
             good = False
-            rig.network.heal()
+            rig.network.heal_all()
             rig.world.end()
             rig.world = None
     return (rig.world is None or rig.look_back()) and good

@@ -72,6 +72,7 @@ tls = "none"
 connections_per_destination = {connections}
 retry_first = "2s"
 retry_max = "8s"
+fast_command_time = "1m"
 
 [[destination]]
 match = ["d1.rig.test"]

@@ -81,6 +81,9 @@ class Network:
 
     def __init__(self):
         self.names = {}
+        # What is in force: by the name of the fault, for each participant the rules for what comes in there.
+        self.rules = {}
+        self.slowed = {}
 
     def make(self):
         bridge = self.add("br")
@@ -112,44 +115,57 @@ class Network:
             end_namespace(name)
         self.names = {}
 
-    def nft(self, role, *rules):
-        """Rules for what comes in at a participant; they replace those before."""
-        text = "table inet rig\ndelete table inet rig\ntable inet rig { chain in { type filter hook input priority 0;\n"
-        text += "\n".join(rules) + "\n}\n}\n"
-        words = [*inside(self.names[role]), "nft", "-f", "-"]
-        done = subprocess.run(words, input=text, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise RuntimeError(f"nft: {done.stderr.strip()}")
+    def drop(self, fault, rules):
+        """Puts rules of nft in force; `rules`: for each participant a list."""
+        self.rules[fault] = rules
+        self.apply(rules)
 
-    def heal(self):
-        """All wires are whole again."""
-        for role in self.names:
-            if role != "br":
-                run(*inside(self.names[role]), "nft", "delete", "table", "inet", "rig", check=False)
-                run(*inside(self.names[role]), "tc", "qdisc", "del", "dev", "eth0", "root", check=False)
+    def apply(self, roles):
+        """Gives participants the rules of all faults that are not healed."""
+        for role in roles:
+            lines = [line for rules in self.rules.values() for line in rules.get(role, [])]
+            text = "table inet rig\ndelete table inet rig\n"
+            if lines:
+                text += "table inet rig {\nchain in {\ntype filter hook input priority 0;\n" + "\n".join(lines) + "\n}\n}\n"
+            words = [*inside(self.names[role]), "nft", "-f", "-"]
+            done = subprocess.run(words, input=text, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise RuntimeError(f"nft: {done.stderr.strip()}")
 
-    def cut(self, pairs, one_way=False):
+    def heal(self, fault):
+        """The wires are as if this fault had not been."""
+        self.apply(self.rules.pop(fault, {}))
+        if role := self.slowed.pop(fault, None):
+            run(*inside(self.names[role]), "tc", "qdisc", "del", "dev", "eth0", "root", check=False)
+
+    def heal_all(self):
+        for fault in [*self.rules, *self.slowed]:
+            self.heal(fault)
+
+    def cut(self, fault, pairs, one_way=False):
         """Nothing arrives between the nodes of each pair; `one_way`: from the first at the second."""
         rules = {}
         for one, other in pairs:
-            rules.setdefault(other, []).append(f"ip saddr {NODES[one]} drop")
+            rules.setdefault(f"n{other}", []).append(f"ip saddr {NODES[one]} drop")
             if not one_way:
-                rules.setdefault(one, []).append(f"ip saddr {NODES[other]} drop")
-        for number, lines in rules.items():
-            self.nft(f"n{number}", *lines)
+                rules.setdefault(f"n{one}", []).append(f"ip saddr {NODES[other]} drop")
+        self.drop(fault, rules)
 
-    def isolate(self, number):
-        """A node that nothing reaches, and that reaches nothing."""
-        self.nft(f"n{number}", 'iifname "eth0" drop')
+    def isolate(self, fault, number):
+        """A node that nothing reaches; its own packets get no answer."""
+        self.drop(fault, {f"n{number}": ['iifname "eth0" drop']})
 
-    def lose(self, number, percent):
+    def lose(self, fault, number, percent):
         """A part of what comes in at a node is lost."""
-        self.nft(f"n{number}", f'iifname "eth0" numgen random mod 100 < {percent} drop')
+        self.drop(fault, {f"n{number}": [f'iifname "eth0" numgen random mod 100 < {percent} drop']})
 
-    def slow(self, number, rate="1mbit"):
+    def slow(self, fault, number, rate="1mbit"):
         """A node sends no faster than this."""
-        words = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "16kb", "latency", "400ms"]
-        run(*inside(self.names[f"n{number}"]), *words)
+        role = f"n{number}"
+        if role not in self.slowed.values():
+            words = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "16kb", "latency", "400ms"]
+            run(*inside(self.names[role]), *words)
+            self.slowed[fault] = role
 
 
 def until(condition, seconds, pause=0.1):

@@ -97,7 +97,7 @@ class Checks(unittest.TestCase):
 
     def test_a_message_that_was_refused(self):
         history = sound()
-        history.deliveries.append(Delivery(("mail", "r-5"), "n2", 101.0, 101.1, "h"))
+        history.deliveries.append(Delivery(("mail", "r-5"), "n3", 101.0, 101.1, "h"))
         self.assertEqual(found(history), {"foreign"})
         history.adoptions.append(Adoption(("mail", "r-5"), "n3", 100.9, True))
         self.assertEqual(found(history), set())
@@ -130,6 +130,12 @@ class Checks(unittest.TestCase):
         history = sound()
         history.starts.append(Start(("mail", "r-2"), "n1", 129.0))
         self.assertEqual(found(history), {"owners"})
+
+    def test_an_owner_that_sends_the_dot_behind_the_adoption(self):
+        history = sound()
+        history.deliveries[3] = dataclasses.replace(history.deliveries[3], dot=129.0)
+        self.assertEqual(found(history), {"owners"})
+        self.assertEqual(found(history, late_packets=["n1"]), set())
 
     def test_a_long_gap(self):
         history = sound()

@@ -5,7 +5,8 @@
 
 HISTORY gets a line of JSON for each event. SCRIPT is a file that is read again when it changes: `{"DOMAIN": {"act": ACT}}`
 with ACT one of `later` (451 to RCPT), `refuse` (550 to RCPT), `slow` (seconds before the answer to the dot), `drop` (the
-connection is closed after the dot, the message counts as not taken); `"*"` is for all other domains."""
+connection is closed after the dot, the message counts as not taken), `hold` (seconds before the answer to DATA); `"*"` is for
+all other domains."""
 
 import asyncio
 import hashlib
@@ -137,6 +138,8 @@ class Session:
 
     async def content(self):
         """Takes a message. Returns whether the connection goes on."""
+        if pause := self.sink.rule(self.domain).get("hold", 0):
+            await asyncio.sleep(pause)
         self.say("354 go on")
         await self.writer.drain()
         # What follows is the next command: a client may send it with the dot.
