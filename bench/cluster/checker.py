@@ -10,6 +10,15 @@ SLACK = 0.05
 
 
 @dataclasses.dataclass
+class Cut:
+    """A node whose process or wires were cut in that time."""
+
+    node: str
+    since: float
+    until: float = float("inf")
+
+
+@dataclasses.dataclass
 class Limits:
     """What a scenario allows."""
 
@@ -21,8 +30,7 @@ class Limits:
     connections: int = 5
     connections_of: dict = dataclasses.field(default_factory=dict)
     nodes: int = 3
-    # Nodes whose process or wires were cut, from when to when: the transactions that they ended then have no answer, and the
-    # node itself repeats them, as after a crash without a cluster.
+    # The transactions that a node ended while it was cut have no answer, and it repeats them, as without a cluster.
     uncertain: list = dataclasses.field(default_factory=list)
     # Nodes whose packets arrive late: what has left a node cannot be called back.
     late_packets: list = dataclasses.field(default_factory=list)
@@ -127,7 +135,7 @@ def is_unanswered(came, limits):
     """Whether a node could not see the answer to the final dot, and delivered again for that reason."""
     first, node = came[0], came[-1].node
     return len(came) == 2 and first.node == node and any(
-        node == cut and since <= first.dot <= until for cut, since, until in limits.uncertain
+        node == cut.node and cut.since <= first.dot <= cut.until for cut in limits.uncertain
     )
 
 

@@ -27,7 +27,7 @@ import time
 sys.dont_write_bytecode = True
 import history as histories
 import selftest
-from checker import UNSTORED_SECONDS, Limits, judge
+from checker import UNSTORED_SECONDS, Cut, Limits, judge
 from members import CONNECTIONS, LIMITED, STORM_DOMAINS, Storm, World, find_engine
 from network import GENERATOR, NODES, Network, missing, remove_left, until
 from scenarios import ADOPTION_MAX, FAULTS, SHORT, names, schedule
@@ -166,14 +166,14 @@ class Rig:
                     limits.fault_at = limits.fault_at or at
                     limits.duplicates += int(UNSTORED_SECONDS * self.arguments.rate) + 40
                 self.fault = f"{key} {number}"
-                fault.apply(self, number)
+                hit = fault.apply(self, number) or [number]
                 if fault.adopts and single:
                     stopped, limits.adopted = (f"n{number}", time.time()), ADOPTED_SECONDS
                 if fault.holds_packets:
                     limits.late_packets.append(f"n{number}")
                 if fault.cuts_transactions:
-                    cuts[key] = len(limits.uncertain)
-                    limits.uncertain.append((f"n{number}", at - 1, time.time() + 1))
+                    cuts[key] = [Cut(f"n{one}", at - 1) for one in hit]
+                    limits.uncertain += cuts[key]
                 due.append((time.monotonic() - began + fault.lasts, "heal", key, number))
             elif fault.adopts and single and self.adoption_waits(number, now, plan[0][0]):
                 due.append((now + 0.5, "heal", key, number))
@@ -181,9 +181,8 @@ class Rig:
                 self.tell(f"{name}: at {now:.1f} s: {key} is healed")
                 self.fault = f"{key} {number}"
                 fault.heal(self, number)
-                if key in cuts:
-                    node, since, _ = limits.uncertain[cuts[key]]
-                    limits.uncertain[cuts[key]] = node, since, time.time() + 1
+                for cut in cuts.get(key, []):
+                    cut.until = time.time() + 1
         return limits, stopped
 
     def adoption_waits(self, number, now, fault_at):

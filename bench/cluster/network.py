@@ -11,6 +11,8 @@ import signal
 import subprocess
 import time
 
+# Programs of daemons, for callers without them in their path.
+os.environ["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 PREFIX = "mailrace-rig"
 NODES = {1: "10.77.0.1", 2: "10.77.0.2", 3: "10.77.0.3"}
 BALANCER = "10.77.1.1"

@@ -15,7 +15,7 @@ ADOPTION_MAX = 45
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What is done to a node, how it ends, and what it may cause."""
+    """What is done to a node, how it ends, and what it may cause. `apply` returns the nodes if there are several."""
 
     apply: callable
     heal: callable
@@ -59,6 +59,40 @@ def kill_both(rig, number):
 def start_both(rig, number):
     start_engine(rig, number)
     start_node(rig, number)
+
+
+def holder_of(rig, number):
+    """The node that has most copies of the mail of a node."""
+    streams = rig.world.nodes[number].status().get("streams", [])
+    return max(streams, key=lambda one: one["messages"])["holder"] if streams else others(number)[0]
+
+
+def kill_two(rig, number):
+    """A node and the holder of its mail: nobody has it until one of them is back."""
+    pair = [number, holder_of(rig, number)]
+    rig.tell(f"nodes {pair[0]} and {pair[1]} are killed with their engines")
+    for one in pair:
+        kill_both(rig, one)
+    return pair
+
+
+def kill_all(rig, _number):
+    for one in NODES:
+        kill_both(rig, one)
+    return list(NODES)
+
+
+def start_missing(rig, _number):
+    for one in NODES:
+        if not rig.world.engines[one].runs():
+            start_engine(rig, one)
+        if not rig.world.nodes[one].runs():
+            start_node(rig, one)
+
+
+def kill_engines(rig, _number):
+    for one in NODES:
+        kill_engine(rig, one)
 
 
 def stop_node(rig, number):
@@ -203,6 +237,9 @@ FAULTS = {
     "kill": Fault(kill_node, start_node, 20, **GONE),
     "kill-both": Fault(kill_both, start_both, 20, **GONE),
     "kill-back": Fault(kill_node, start_node, 3, storm=10, **CUT),
+    "kill-two": Fault(kill_two, start_missing, 25, gap=None, **CUT),
+    "kill-all": Fault(kill_all, start_missing, 3, gap=None, **CUT),
+    "kill-engines": Fault(kill_engines, start_missing, 8, gap=None),
     "kill-engine": Fault(kill_engine, start_engine, 12),
     "pause-5": Fault(stop_node, resume_node, 5, storm=8, **CUT),
     "pause-20": Fault(stop_node, resume_node, 20, **CUT),

@@ -4,7 +4,7 @@ import dataclasses
 import unittest
 
 import history as histories
-from checker import Limits, judge
+from checker import Cut, Limits, judge
 from history import Adoption, Attempt, Delivery, History, Start
 
 FAULT = 100.0
@@ -72,9 +72,9 @@ class Checks(unittest.TestCase):
     def test_a_transaction_without_answer_is_repeated_by_the_same_node_alone(self):
         history = sound()
         history.deliveries.append(dataclasses.replace(history.deliveries[0], dot=105.0))
-        self.assertEqual(found(history, uncertain=[("n1", 98.0, 99.0)]), set())
-        self.assertEqual(found(history, uncertain=[("n1", 98.5, 99.0)]), {"twice"})
-        self.assertEqual(found(history, uncertain=[("n2", 98.0, 99.0)]), {"twice"})
+        self.assertEqual(found(history, uncertain=[Cut("n1", 98.0, 99.0)]), set())
+        self.assertEqual(found(history, uncertain=[Cut("n1", 98.5, 99.0)]), {"twice"})
+        self.assertEqual(found(history, uncertain=[Cut("n2", 98.0, 99.0)]), {"twice"})
 
     def test_too_many_duplicates(self):
         self.assertEqual(found(sound(), duplicates=0), {"twice"})
