@@ -29,11 +29,12 @@ import history as histories
 import selftest
 from checker import UNSTORED_SECONDS, Cut, Limits, judge
 from members import CONNECTIONS, LIMITED, STORM_DOMAINS, Storm, World, find_engine
-from network import GENERATOR, NODES, Network, missing, remove_left, until
+from network import GENERATOR, NODES, WORK, Network, missing, remove_left, until
 from scenarios import ADOPTION_MAX, FAULTS, SHORT, names, schedule
 
 # Domains that take nothing until a while behind the first fault, so that there is a queue when it comes.
 LATE = {f"d{number}.rig.test": {"act": "later"} for number in range(STORM_DOMAINS - 4, STORM_DOMAINS + 1)}
+LATE["d6.rig.test"] = {"act": "away"}
 # The others take a moment for each message, so that transactions are under way, and one closes connections now and then.
 BUSY = {"*": {"slow": 0.05}, "d3.rig.test": {"act": "drop", "part": 0.1}}
 # Longer than a node may deliver without its holder, and than an adoption takes.
@@ -315,7 +316,7 @@ def main():
     signal.signal(signal.SIGINT, lambda *_: sys.exit(1))
     remove_left()
     network = Network()
-    work = pathlib.Path(tempfile.mkdtemp(prefix="mailrace-cluster-"))
+    work = pathlib.Path(tempfile.mkdtemp(prefix=f"{WORK}-{os.getpid()}-"))
     rig = Rig(arguments, work, network, engine)
     good = False
     try:

@@ -14,6 +14,8 @@ import time
 # Programs of daemons, for callers without them in their path.
 os.environ["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 PREFIX = "mailrace-rig"
+# The directory of a rig is named by this and its process.
+WORK = "mailrace-cluster"
 NODES = {1: "10.77.0.1", 2: "10.77.0.2", 3: "10.77.0.3"}
 BALANCER = "10.77.1.1"
 GENERATOR = "10.77.2.1"
@@ -61,11 +63,15 @@ def inside(namespace):
 
 
 def remove_left():
-    """Removes the namespaces of rigs that were killed themselves."""
+    """Removes the namespaces and mounts of rigs that were killed themselves."""
+    is_left = lambda pid: pid and not pathlib.Path(f"/proc/{pid[1]}").exists()
     for path in pathlib.Path("/run/netns").glob(f"{PREFIX}-*"):
-        pid = re.match(rf"{PREFIX}-(\d+)-", path.name)
-        if pid and not pathlib.Path(f"/proc/{pid[1]}").exists():
+        if is_left(re.match(rf"{PREFIX}-(\d+)-", path.name)):
             end_namespace(path.name)
+    for line in pathlib.Path("/proc/mounts").read_text().splitlines():
+        place = line.split(" ")[1]
+        if is_left(re.search(rf"/{WORK}-(\d+)-", place)):
+            run("umount", place, check=False)
 
 
 def end_namespace(name):

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """A client of one node beside the balancer, for the moments of a drain. It stands in for HAProxy, so it says who the client is.
 
+    probe.py ADDRESS
     probe.py ADDRESS CLIENT VERSION TAG RECIPIENT
 
-Opens a transaction up to the middle of its content and prints `open`. Then for each line of standard input: `new` opens
-another session and prints its first line; `end` ends the transaction and prints `HASH REPLY`."""
+The first says nothing of a client, and prints what the node answers to that, or `closed`. The second opens a transaction up
+to the middle of its content and prints `open`. Then for each line of standard input: `new` opens another session and prints
+its first line; `end` ends the transaction and prints `HASH REPLY`."""
 
 import hashlib
 import ipaddress
@@ -40,7 +42,19 @@ class Conversation:
         return self.reply()
 
 
+def without_header(address):
+    with socket.create_connection((address, 25), timeout=10) as sock:
+        sock.sendall(b"EHLO probe.rig.test\r\n")
+        try:
+            return sock.makefile("rb").readline().decode(errors="replace").strip() or "closed"
+        except OSError as error:
+            return "closed" if isinstance(error, ConnectionError) else f"{error}"
+
+
 def main():
+    if len(sys.argv) == 2:
+        print(without_header(sys.argv[1]))
+        return
     address, client, version, tag, recipient = sys.argv[1:]
     talk = Conversation(address, client, version)
     talk.reply()

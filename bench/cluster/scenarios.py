@@ -4,10 +4,11 @@ import contextlib
 import dataclasses
 import os
 import signal
+import sys
 import time
 
-from members import Process
-from network import GENERATOR, NODES, until
+from members import HERE, Process
+from network import GENERATOR, NODES, inside, run, until
 
 # Holders are asked for three seconds; a fence comes 15 s behind the last block, and 13 s later mail is taken.
 ADOPTION_MAX = 45
@@ -199,8 +200,9 @@ def drain(rig, number):
         rig.expect("a new session at a node that drains", ask("new"), "421")
         down = until(lambda: rig.world.balancer.sees().get(f"n{number}") == "DOWN", 8)
         rig.expect("HAProxy at a node that drains", "DOWN" if down else "UP", "DOWN")
-        seen = [line for line in rig.world.balancer.log_of_checks() if f"smtp/n{number} is DOWN" in line]
-        rig.expect("the health check of HAProxy at a node that drains", "503" if seen and "503" in seen[-1] else str(seen[-1:]), "503")
+        seen = [line for line in rig.world.balancer.log_of_checks() if f"smtp/n{number} is DOWN" in line][-1:]
+        answer = "503" if any("code: 503" in line for line in seen) else str(seen)
+        rig.expect("the health check of HAProxy at a node that drains", answer, "503")
         rig.expect("the server while a transaction is open", "runs" if rig.world.nodes[number].runs() else "ended", "runs")
         hashed, _, reply = ask("end").partition(" ")
         rig.expect("the end of a transaction at a node that drains", reply, "250")
@@ -230,10 +232,17 @@ def nothing(_rig, _number):
     pass
 
 
+def omit_header(rig, _number):
+    """The balancer's address without the header of its protocol: there is no client then."""
+    for number, address in NODES.items():
+        done = run(*inside(rig.network.names["lb"]), sys.executable, HERE / "probe.py", address, check=False)
+        rig.expect(f"node {number} to a connection without PROXY header", done.stdout.strip() or done.stderr, "closed")
+
+
 CUT = {"cuts_transactions": True}
 GONE = {"adopts": True, "cuts_transactions": True}
 FAULTS = {
-    "calm": Fault(nothing, nothing, 5, planned=True, storm=10),
+    "calm": Fault(omit_header, nothing, 5, planned=True, storm=10),
     "kill": Fault(kill_node, start_node, 20, **GONE),
     "kill-both": Fault(kill_both, start_both, 20, **GONE),
     "kill-back": Fault(kill_node, start_node, 3, storm=10, **CUT),

@@ -4,7 +4,7 @@
     sink.py HISTORY SCRIPT ADDRESS...
 
 HISTORY gets a line of JSON for each event. SCRIPT is a file that is read again when it changes: `{"DOMAIN": {"act": ACT}}`
-with ACT one of `later` (451 to RCPT), `refuse` (550 to RCPT), `slow` (seconds before the answer to the dot), `drop` (the
+with ACT one of `away` (connections are closed at once), `later` (451 to RCPT), `refuse` (550 to RCPT), `slow` (seconds before the answer to the dot), `drop` (the
 connection is closed after the dot, the message counts as not taken), `hold` (seconds before the answer to DATA); `"*"` is for
 all other domains."""
 
@@ -92,6 +92,10 @@ class Session:
         self.writer.write(text.encode() + b"\r\n")
 
     async def run(self):
+        # Each domain of a storm has an address of its own.
+        number = self.writer.get_extra_info("sockname")[0].rpartition(".")[2]
+        if self.sink.rule(f"d{number}.rig.test").get("act") == "away":
+            return
         self.say("220 sink.rig.test ESMTP")
         while True:
             line = (await self.line()).rstrip(b"\r\n").decode(errors="replace")
