@@ -106,7 +106,10 @@ def read(run, runs, storm, sink, logs, peers):
     units = units_by_id(history, logs)
     for node, events in logs.items():
         for event in events:
-            if event["event"] == "adopted" and (unit := units.get(event["adopted"])) and run_of(unit[1]) == run:
+            if event["event"] != "adopted":
+                continue
+            unit = units.get(event["adopted"]) or units.get(event["id"])
+            if unit and run_of(unit[1]) == run:
                 possible = event.get("duplicate") == "possible"
                 history.adoptions.append(Adoption(unit, node, time_of(event["ts"]), possible))
     return history
@@ -146,6 +149,10 @@ def units_by_id(history, logs):
         for event in events:
             if event["event"] == "accepted" and event.get("msgid", "").endswith("@rig.test>"):
                 units[event["id"]] = ("mail", event["msgid"][1 : -len("@rig.test>")])
+            elif event["event"] in ("sent", "deferred", "failed"):
+                # A message that was refused behind an append has no line but those of its adopter.
+                for address in event["to"]:
+                    units.setdefault(event["id"], unit_of(address.strip("<>")))
             elif event["event"] == "adopted":
                 first[event["id"]] = event["adopted"]
     for events in logs.values():

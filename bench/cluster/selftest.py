@@ -188,6 +188,8 @@ class Reading(unittest.TestCase):
                 {"event": "adopted", "ts": ts, "id": "X", "adopted": "A", "duplicate": "possible"},
                 {"event": "adopted", "ts": ts, "id": "Y", "adopted": "B", "duplicate": "no"},
                 {"event": "adopted", "ts": ts, "id": "Z", "adopted": "C", "duplicate": "possible"},
+                {"event": "adopted", "ts": ts, "id": "V", "adopted": "W", "duplicate": "possible"},
+                {"event": "sent", "ts": ts, "id": "V", "to": ["<r-3@d1.rig.test>"]},
             ],
         }
         read = histories.read("r", {"r", "old"}, storm, sink, logs, {"10.77.0.2": "n2"})
@@ -202,6 +204,7 @@ class Reading(unittest.TestCase):
                 Adoption(("mail", "r-1"), "n2", 3.5, True),
                 Adoption(("mail", "r-2"), "n2", 3.5, False),
                 Adoption(("report", "r-2"), "n2", 3.5, True),
+                Adoption(("mail", "r-3"), "n2", 3.5, True),
             ],
         )
         self.assertEqual(read.over, 2.0)

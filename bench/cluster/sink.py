@@ -3,10 +3,15 @@
 
     sink.py HISTORY SCRIPT ADDRESS...
 
-HISTORY gets a line of JSON for each event. SCRIPT is a file that is read again when it changes: `{"DOMAIN": {"act": ACT}}`
-with ACT one of `away` (connections are closed at once), `later` (451 to RCPT), `refuse` (550 to RCPT), `slow` (seconds before the answer to the dot), `drop` (the
-connection is closed after the dot, the message counts as not taken), `hold` (seconds before the answer to DATA); `"*"` is for
-all other domains."""
+HISTORY gets a line of JSON for each event. SCRIPT is a file that is read again when it changes: `{"DOMAIN": RULE}`, `"*"` for
+all other domains. A rule has any of these:
+
+| | |
+|---|---|
+| `"act": "away"` | connections are closed at once |
+| `"act": "later"`, `"refuse"` | 451, 550 to RCPT |
+| `"act": "drop", "part": P` | of this part the connection is closed behind the dot; such a message counts as not taken |
+| `"hold": N`, `"slow": N` | seconds before the answer to DATA, to the dot |"""
 
 import asyncio
 import hashlib
