@@ -121,6 +121,12 @@ class Process:
         return pathlib.Path(self.output).read_text(errors="replace")
 
 
+def remove_within(directory):
+    for path in directory.iterdir():
+        if path.name != "lost+found":
+            shutil.rmtree(path)
+
+
 class Engine(Process):
     """The nats-server of a node."""
 
@@ -133,9 +139,7 @@ class Engine(Process):
 
     def empty(self):
         """Removes its data, as a new disk would."""
-        for path in (self.place / "store").iterdir():
-            if path.name != "lost+found":
-                shutil.rmtree(path)
+        remove_within(self.place / "store")
 
 
 class Node(Process):
@@ -147,6 +151,10 @@ class Node(Process):
 
     def start(self):
         self.launch(self.program, "serve", "--config", self.place / "mailrace.toml")
+
+    def empty(self):
+        """Removes its spool, as a new disk would."""
+        remove_within(self.place / "spool")
 
     def ask(self, *words):
         """What a command about the running server prints; None if it fails or takes too long."""
@@ -267,7 +275,8 @@ class Storm(Process):
 class World:
     """A whole cluster with all that is around it."""
 
-    def __init__(self, network, work, program, engine_program):
+    def __init__(self, network, work, program, engine_program, copies=2):
+        self.copies = copies
         self.network, self.work, self.program = network, work, program
         self.nodes, self.engines, self.mounts = {}, {}, []
         for number in NODES:
@@ -316,7 +325,7 @@ class World:
                 done = run(self.program, "cluster", "init", "--name", "rig", *routes, *words)
             else:
                 done = run(self.program, "cluster", "join", "--file", self.work / "n1" / "cluster.join", *words)
-            config.write_text(text + "\n" + json.loads(done.stdout)["toml"])
+            config.write_text(text + "\n" + json.loads(done.stdout)["toml"] + f"copies = {self.copies}\n")
 
     def start(self):
         self.make_files()

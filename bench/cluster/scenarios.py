@@ -77,6 +77,13 @@ def kill_two(rig, number):
     return pair
 
 
+def lose_disk(rig, number):
+    """A node whose disk is gone with all that was on it: its mail is at the holder alone."""
+    kill_both(rig, number)
+    rig.world.nodes[number].empty()
+    rig.world.engines[number].empty()
+
+
 def kill_all(rig, _number):
     for one in NODES:
         kill_both(rig, one)
@@ -263,10 +270,15 @@ FAULTS = {
     "slow": Fault(slow, heal_wires, 20),
     "spool-full": Fault(fill_spool, empty_spool, 15, only=2),
     "store-full": Fault(fill_store, empty_store, 20, only=3),
+    "disk-lost": Fault(lose_disk, start_both, 20, **GONE),
+    "disk-new": Fault(lose_disk, start_both, 3, storm=15, **CUT),
     "store-lost": Fault(lose_store, start_engine, 5),
     "drain": Fault(drain, start_node, 0.5, planned=True, storm=8),
     "rolling": Fault(roll, nothing, 0.5, planned=True, storm=30),
 }
+# Without copies a lost disk must be seen as lost mail: this one goes well when the check fails.
+CONTROL = "control"
+FAULTS[CONTROL] = FAULTS["disk-new"]
 SHORT = ("kill-both", "pause-5", "split-short", "drain")
 # Several faults of these in a run.
 MIXED = ("kill", "kill-both", "kill-back", "kill-engine", "pause-5", "pause-20", "pause-engine", "isolate", "split-short")
@@ -284,4 +296,4 @@ def schedule(name, choose):
 
 
 def names():
-    return [*FAULTS, "mixed-1", "mixed-2", "mixed-3"]
+    return [*(name for name in FAULTS if name != CONTROL), "mixed-1", "mixed-2", "mixed-3", CONTROL]
