@@ -214,9 +214,26 @@ def drain(rig, number):
         hashed, _, reply = ask("end").partition(" ")
         rig.expect("the end of a transaction at a node that drains", reply, "250")
         rig.add_attempt(tag, f"n{number}", reply, hashed)
+    ends(rig, number, "drain")
+
+
+def ends(rig, number, how):
+    """Waits for a server that was told to end."""
     ended = until(lambda: not rig.world.nodes[number].runs(), 40)
     status = rig.world.nodes[number].process.returncode
-    rig.expect("the end of a node that drains", f"status {status}" if ended else "it runs", "status 0")
+    rig.expect(f"the end of node {number} by {how}", f"status {status}" if ended else "it runs", "status 0")
+
+
+def is_whole_behind(rig, number):
+    whole = until(rig.world.is_whole, 60, 0.3)
+    rig.expect(f"the cluster behind node {number}", "" if whole else str(rig.world.shortcomings()), "")
+
+
+def restart(rig, number):
+    """A node is stopped as systemctl restart does it, and keeps its mail."""
+    rig.world.nodes[number].signal(signal.SIGTERM)
+    ends(rig, number, "SIGTERM")
+    start_node(rig, number)
 
 
 def roll(rig, _number):
@@ -225,14 +242,12 @@ def roll(rig, _number):
         rig.tell(f"node {number} is drained and started again, and its engine")
         said = rig.world.nodes[number].ask("cluster", "drain")
         rig.expect("mailrace cluster drain", said or "", "draining")
-        ended = until(lambda: not rig.world.nodes[number].runs(), 40)
-        rig.expect(f"the end of node {number}", "ended" if ended else "it runs", "ended")
+        ends(rig, number, "drain")
         rig.world.engines[number].signal(signal.SIGTERM)
         until(lambda: not rig.world.engines[number].runs(), 20)
         rig.world.engines[number].kill()
         start_both(rig, number)
-        whole = until(rig.world.is_whole, 60, 0.3)
-        rig.expect(f"the cluster behind node {number}", "" if whole else str(rig.world.shortcomings()), "")
+        is_whole_behind(rig, number)
 
 
 def nothing(_rig, _number):
@@ -274,6 +289,7 @@ FAULTS = {
     "disk-new": Fault(lose_disk, start_both, 3, storm=15, **CUT),
     "store-lost": Fault(lose_store, start_engine, 5),
     "drain": Fault(drain, start_node, 0.5, planned=True, storm=8),
+    "restart": Fault(restart, nothing, 5, planned=True, storm=10),
     "rolling": Fault(roll, nothing, 0.5, planned=True, storm=30),
 }
 # Without copies a lost disk must be seen as lost mail: this one goes well when the check fails.
