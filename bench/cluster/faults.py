@@ -35,7 +35,7 @@ from scenarios import ADOPTION_MAX, CONTROL, FAULTS, SHORT, names, schedule
 # Domains that take nothing until a while behind the first fault, so that there is a queue when it comes.
 LATE = {f"d{number}.rig.test": {"act": "later"} for number in range(STORM_DOMAINS - 4, STORM_DOMAINS + 1)}
 LATE["d6.rig.test"] = {"act": "away"}
-# The others take a moment for each message, so that transactions are under way, and one closes connections now and then.
+# The others take a moment for each message, so that transactions are under way; one hangs up now and then.
 BUSY = {"*": {"slow": 0.05}, "d3.rig.test": {"act": "drop", "part": 0.1}}
 # Longer than a node may deliver without its holder, and than an adoption takes.
 HELD = {"d4.rig.test": {"hold": 22}, "d5.rig.test": {"hold": 18}}
