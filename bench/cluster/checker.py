@@ -185,6 +185,8 @@ def owners(history):
         by_unit[start.unit].append(start)
     found = []
     for unit, starts in by_unit.items():
+        if is_of_several(history, unit):
+            continue
         for before, start in zip(starts, starts[1:]):
             if before.node == start.node:
                 continue
@@ -195,6 +197,11 @@ def owners(history):
     return found
 
 
+def is_of_several(history, unit):
+    """Whether a report is one of several about a message, which nothing here tells apart."""
+    return unit[0] == "report" and unit[1] in history.reported_again
+
+
 def late_dots(history, limits):
     """A node ends no transaction of a message that another one has adopted: it asks for its ownership before the dot, too."""
     lines = collections.defaultdict(list)
@@ -203,7 +210,7 @@ def late_dots(history, limits):
     found = []
     for one in history.deliveries:
         before = [line for line in lines[one.unit] if line.at < one.dot - SLACK]
-        if not before or one.node in limits.late_packets:
+        if not before or one.node in limits.late_packets or is_of_several(history, one.unit):
             continue
         owner = max(before, key=lambda line: line.at)
         if owner.node != one.node:

@@ -1,5 +1,6 @@
 """What happened in a scenario, read from the histories of storm and sink and from the logs of the nodes."""
 
+import collections
 import dataclasses
 import datetime
 import json
@@ -61,6 +62,8 @@ class History:
     over: float = 0.0
     # What the storm's sessions said that ended early.
     session_ends: list = dataclasses.field(default_factory=list)
+    # Messages that were reported more than once: their reports are different messages under one address.
+    reported_again: set = dataclasses.field(default_factory=set)
 
 
 def unit_of(address):
@@ -103,15 +106,19 @@ def read(run, runs, storm, sink, logs, peers):
             history.session_ends.append(event)
     for event in sink:
         read_arrival(history, event, run, runs, peers)
-    units = units_by_id(history, logs)
+    units, first = units_by_id(history, logs)
+    reported = collections.Counter()
     for node, events in logs.items():
         for event in events:
+            if event["event"] == "reported" and (about := units.get(first.get(event["id"], event["id"]))):
+                reported[about[1]] += 1
             if event["event"] != "adopted":
                 continue
             unit = units.get(event["adopted"]) or units.get(event["id"])
             if unit and run_of(unit[1]) == run:
                 possible = event.get("duplicate") == "possible"
                 history.adoptions.append(Adoption(unit, node, time_of(event["ts"]), possible))
+    history.reported_again = {tag for tag, count in reported.items() if count > 1}
     return history
 
 
@@ -142,7 +149,7 @@ def read_arrival(history, event, run, runs, peers):
 
 
 def units_by_id(history, logs):
-    """What each queue id stands for. An adopted message has another id at its adopter, and the first one in `adopted=`."""
+    """What each queue id stands for, and the first id of those that an adopter gave. An adopted message has another id at its adopter, and the first one in `adopted=`."""
     units = {attempt.id: ("mail", attempt.tag) for attempt in history.attempts if attempt.id}
     first = {}
     for events in logs.values():
@@ -161,4 +168,4 @@ def units_by_id(history, logs):
                 about = units.get(first.get(event["id"], event["id"]))
                 if about:
                     units[event["report"]] = ("report", about[1])
-    return units
+    return units, first

@@ -139,6 +139,13 @@ class Checks(unittest.TestCase):
         self.assertEqual(found(history), {"owners"})
         self.assertEqual(found(history, late_packets=["n1"]), set())
 
+    def test_two_owners_of_a_report(self):
+        history = sound()
+        history.starts.append(Start(("report", "r-1"), "n3", 98.9))
+        self.assertEqual(found(history), {"owners"})
+        history.reported_again = {"r-1"}
+        self.assertEqual(found(history), set())
+
     def test_a_long_gap(self):
         history = sound()
         history.over = 110.0
@@ -207,7 +214,10 @@ class Reading(unittest.TestCase):
                 Adoption(("mail", "r-3"), "n2", 3.5, True),
             ],
         )
-        self.assertEqual(read.over, 2.0)
+        self.assertEqual((read.over, read.reported_again), (2.0, set()))
+        logs["n2"].append({"event": "reported", "ts": ts, "id": "Y", "report": "U", "kind": "dsn"})
+        read = histories.read("r", {"r", "old"}, storm, sink, logs, {})
+        self.assertEqual(read.reported_again, {"r-2"})
 
 
 def passes():
