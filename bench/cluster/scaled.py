@@ -10,7 +10,7 @@ import time
 from groups import Groups, machine_seconds
 from network import PREFIX, end_namespace, inside, run, until
 
-MIB = 1 << 20
+SEGMENT_MIB = 16
 BALANCER = "127.77.1.1"
 CONFIG = """\
 hostname = "n{number}.scale.test"
@@ -23,7 +23,7 @@ path = "{place}/spool"
 size_max = "{size_max}MiB"
 free_min = "64MiB"
 ready_bytes = "{ready}MiB"
-segment_bytes = "16MiB"
+segment_bytes = "{segment}MiB"
 
 [log]
 path = "{place}/log"
@@ -91,6 +91,7 @@ class Cluster:
         for number in self.engines:
             words = [self.options.engine, "-c", self.work / f"n{number}" / "nats-server.conf"]
             self.launch(f"engine-{number}", words, share=number)
+        self.fill_ahead()
         for number in self.nodes():
             config = self.work / f"n{number}" / "mailrace.toml"
             self.launch(f"node-{number}", [self.options.program, "serve", "--config", config], share=number)
@@ -103,9 +104,13 @@ class Cluster:
         place, address = self.work / f"n{number}", address_of(number)
         place.mkdir()
         proxy = f'proxy_protocol = ["{BALANCER}/32"]\n' if self.through else ""
-        # At most an eighth of a spool is filled ahead.
-        ready = self.options.ready
-        text = CONFIG.format(number=number, place=place, address=address, proxy=proxy, ready=ready, size_max=ready * 8)
+        # At most an eighth of a spool is filled ahead. The server that fills ends before the other one starts, which makes
+        # no free segments: a sample would have the zeroes of those that it makes meanwhile.
+        size_max = self.options.ready * 8
+        words = {"number": number, "place": place, "address": address, "proxy": proxy, "size_max": size_max}
+        words["segment"] = SEGMENT_MIB
+        (place / "filling.toml").write_text(CONFIG.format(ready=self.options.ready, **words))
+        text = CONFIG.format(ready=0, **words)
         config = place / "mailrace.toml"
         config.write_text(text)
         if not self.engines:
@@ -160,17 +165,21 @@ class Cluster:
 
     def segments(self):
         """Segments of each spool. A segment is filled with zeroes when it is made, which is no cost of a message."""
-        return {number: len(list((self.work / f"n{number}/spool").glob("*/*-*"))) for number in self.nodes()}
+        return {number: len(list((self.work / f"n{number}/spool").glob("*/seg-*"))) for number in self.nodes()}
 
     def fill_ahead(self):
-        """Waits until the free segments are there, so that none is filled during a sample."""
-        wanted = self.options.ready // 16
-
-        def are_there():
-            return all(count >= wanted for count in self.segments().values())
-
-        if not until(are_there, 180, 0.5):
-            raise RuntimeError(f"free segments are not made: {self.segments()}, {wanted} are wanted")
+        """Makes the free segments, so that none is filled with zeroes during a sample."""
+        wanted = self.options.ready // SEGMENT_MIB
+        for number in self.nodes():
+            config = self.work / f"n{number}" / "filling.toml"
+            self.launch(f"filler-{number}", [self.options.program, "serve", "--config", config], share=number)
+        are_there = until(lambda: all(count >= wanted for count in self.segments().values()), 180, 0.3)
+        for number in self.nodes():
+            self.processes[f"filler-{number}"].terminate()
+        for number in self.nodes():
+            self.processes[f"filler-{number}"].wait(60)
+        if not are_there:
+            raise RuntimeError(f"free segments are not made: {self.segments()}, {wanted} are wanted; {self.outputs()}")
 
     def written(self):
         """Octets that nodes and engines have given to the disk."""

@@ -80,7 +80,6 @@ def sample(chosen, work, count, size, sessions, with_wait=True):
     cluster = Cluster(chosen, work / f"{count}-nodes", count, chosen.through)
     try:
         cluster.start()
-        cluster.fill_ahead()
         cluster.storm(size, 1, sessions)
         wait = None
         if with_wait and chosen.wait_seconds and not chosen.through:
