@@ -9,10 +9,10 @@ import time
 
 from members import HERE, Node, Process
 from network import NODES, until
+from open_world import ACCEPT_LOCAL, TEMPFAIL
 
 ENGINE = f"{NODES[3]}:4222"
 HOUR = 3600
-TEMPFAIL, ACCEPT_LOCAL = 2526, 2527
 
 
 def change(path, old, new):
@@ -86,7 +86,7 @@ def copied_elsewhere(bench):
         before = copies_at(bench, number, 3)
         bench.letters(number, TEMPFAIL, 5, "250", domain="d7.rig.test")
         if more := copies_at(bench, number, 3) - before:
-            bench.problem(f"node {number} gives a 250 for {more} copies at the engine of node 3, which node 3 knows to be unfit")
+            bench.problem(f"node {number} gives a 250 for {more} copies at the engine of node 3, which is known to be unfit")
     bench.world.sink.behave({})
 
 
@@ -304,7 +304,8 @@ def corrupt_hostage(bench):
     bench.world.sink.behave({})
     time.sleep(5)
     bench.world.nodes[owner].start()
-    bench.arrive([f"{bench.name}-{number}" for number in range(1, 21)], 90, "mail whose copies were damaged, with its owner back")
+    tags = [f"{bench.name}-{number}" for number in range(1, 21)]
+    bench.arrive(tags, 90, "mail whose copies were damaged, with its owner back")
 
 
 CASES = {

@@ -25,31 +25,13 @@ sys.dont_write_bytecode = True
 import bad_cases
 import history as histories
 from checker import Limits, judge
-from members import HERE, World, find_engine
+from members import find_engine
 from network import NODES, WORK, Network, inside, missing, remove_left, run, until
+from open_world import ACCEPT_LOCAL, OpenWorld
 
-# Listeners for the client beside that of the balancer: one for each answer where there is no copy (bad_cases.py).
-LISTENERS = """
-[[listen]]
-address = "{address}:2526"
-
-[[listen]]
-address = "{address}:2527"
-on_no_replica = "accept_local"
-"""
 # A node looks at its engine each second, and at the others each two; an entry counts for 15 s.
 SAID_SECONDS = 45
 QUIET_SECONDS = 150
-
-
-class OpenWorld(World):
-    """A cluster whose nodes have two listeners more."""
-
-    def make_files(self):
-        super().make_files()
-        for number, address in NODES.items():
-            config = self.work / f"n{number}" / "mailrace.toml"
-            config.write_text(config.read_text() + LISTENERS.format(address=address))
 
 
 class Bench:
@@ -74,16 +56,13 @@ class Bench:
 
     def letters(self, number, port, count, wanted, domain="d2.rig.test"):
         """Sends messages; each answer must begin with `wanted` (empty: any). Returns the tags of those with a 250."""
-        history, first = self.world.work / f"{self.name}.letters", self.tries * 1000 + 1
+        sent = self.world.send(self.name, self.tries * 1000 + 1, count, number, port, domain)
         self.tries += 1
-        words = [history, self.name, first, count, NODES[number], port, domain]
-        done = run(*inside(self.network.names["gen"]), sys.executable, HERE / "letters.py", *words)
-        answers = json.loads(done.stdout)
-        wrong = sorted({answer for answer in answers if not answer.startswith(wanted)})
+        wrong = sorted({answer for _, answer, _ in sent if not answer.startswith(wanted)})
         if wrong:
-            kind = "accept_local" if port == bad_cases.ACCEPT_LOCAL else "tempfail"
+            kind = "accept_local" if port == ACCEPT_LOCAL else "tempfail"
             self.problem(f"node {number}, listener {kind}: {wrong[0]!r} where {wanted} is due, {len(wrong)} such answers")
-        return [f"{self.name}-{first + at}" for at, answer in enumerate(answers) if answer.startswith("250")]
+        return [tag for tag, answer, _ in sent if answer.startswith("250")]
 
     def arrive(self, tags, seconds, what):
         """These messages must arrive now."""
@@ -115,7 +94,8 @@ class Bench:
         words = [self.arguments.program, "cluster", "verify", "--config", config]
         done = run(*inside(self.network.names[f"n{number}"]), *words, check=False)
         if done.returncode != status:
-            self.problem(f"cluster verify of node {number}: exit status {done.returncode}, {status} is due: {done.stdout}{done.stderr}")
+            said = f"exit status {done.returncode}, {status} is due: {done.stdout}{done.stderr}"
+            self.problem(f"cluster verify of node {number}: {said}")
         if not any(all(part in line for part in parts) for line in done.stdout.splitlines()):
             self.problem(f"cluster verify of node {number} has no line with {list(parts)}: {done.stdout}{done.stderr}")
 
@@ -124,8 +104,8 @@ class Bench:
         since = self.log_sizes.get(number, 0)
 
         def line():
-            texts = [json.dumps(event, ensure_ascii=False).replace('\\"', '"') for event in self.world.nodes[number].log(since)]
-            found = [text for text in texts if all(part in text for part in parts)]
+            texts = (json.dumps(event, ensure_ascii=False) for event in self.world.nodes[number].log(since))
+            found = [text for text in (one.replace('\\"', '"') for one in texts) if all(part in text for part in parts)]
             return found[0] if found else ""
 
         self.says(f"the log of node {number} (one line)", line, parts, seconds)
@@ -186,7 +166,9 @@ class Bench:
         limits = Limits(gap=None, duplicates=len(sent), fault_at=began, connections=100)
         verdict = judge(histories.read(self.name, {self.name}, sent, sink, logs, peers), limits)
         self.problems += [f"{check}: {text}" for check, text in verdict.problems]
-        self.problems += [f"{node.place / 'output'}: panicked" for node in self.world.nodes.values() if "panicked" in node.says()]
+        for node in self.world.nodes.values():
+            if "panicked" in node.says():
+                self.problem(f"panicked: {node.place / 'output'}")
         return f"{verdict.messages} of {len(sent)} messages acknowledged, lost {verdict.lost}, twice {verdict.twice}"
 
 

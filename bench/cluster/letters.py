@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A client that sends messages one after another to a node, and writes each answer into a history like that of a storm.
 
-    letters.py HISTORY RUN FIRST COUNT ADDRESS PORT DOMAIN
+    letters.py HISTORY RUN FIRST COUNT ADDRESS PORT TO
 
-Message number FIRST has the tag RUN-FIRST and goes to that name in DOMAIN. Prints the first line of each answer as JSON."""
+Message number FIRST has the tag RUN-FIRST. TO is the address of all, or a domain, where each goes to the name of its tag.
+Prints for each, as JSON: its tag, the first line of the answer, and the seconds until that came."""
 
 import hashlib
 import json
@@ -41,19 +42,20 @@ def send(address, port, tag, recipient, content):
 
 
 def main():
-    history, run, first, count, address, port, domain = sys.argv[1:]
+    history, run, first, count, address, port, to = sys.argv[1:]
     choose = random.Random(f"{run} {first}")
     answers = []
     with open(history, "a", buffering=1) as file:
         for number in range(int(first), int(first) + int(count)):
             tag = f"{run}-{number}"
-            content, recipient = message(tag, choose), f"{tag}@{domain}"
+            content, recipient = message(tag, choose), to if "@" in to else f"{tag}@{to}"
+            began = time.monotonic()
             node, answer = send(address, int(port), tag, recipient, content)
             result = {"2": "ok", "4": "refused", "5": "refused"}.get(answer[:1], "unknown")
             event = {"event": "sent", "at": time.time(), "tag": tag, "node": node, "to": recipient, "result": result}
             event |= {"text": answer, "id": reply_id(answer), "hash": hashlib.sha256(content).hexdigest()}
             file.write(json.dumps(event) + "\n")
-            answers.append(answer.splitlines()[0])
+            answers.append([tag, answer.splitlines()[0], time.monotonic() - began])
     print(json.dumps(answers))
 
 
