@@ -48,9 +48,10 @@ def summary(chosen, samples, more):
         cell = next(each for each in cells if each["size"] == size and each["nodes"] == max(chosen.nodes))
         rise = one["rate"] / cell["rate"][0] if cell["rate"] and one.get("rate") else None
         proof[size] = {"rate": one.get("rate"), "times": rise, "void": one["void"]}
-    settings = {key: getattr(chosen, key) for key in ("seconds", "rounds", "sessions", "quota", "rate", "ready", "through")}
+    kept = ("seconds", "rounds", "sessions", "quota", "rate", "ready", "through")
+    settings = {key: getattr(chosen, key) for key in kept} | {"period_us": groups.PERIOD_US}
     listed = [{"size": size, **one} for (size, _), all_samples in samples.items() for one in all_samples]
-    machine = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": os.getloadavg(), "period_us": groups.PERIOD_US}
+    machine = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": os.getloadavg()}
     return {"machine": machine, "settings": settings, "cells": cells, "twice": proof, "samples": listed}
 
 
@@ -75,7 +76,8 @@ def with_target(value, text, target, at_least=False):
     """A figure with its target if it misses it."""
     if value is None or target is None:
         return text
-    return text if (value >= target if at_least else value <= target) else f"{text}, target {'≥' if at_least else '≤'} {target}"
+    is_met = value >= target if at_least else value <= target
+    return text if is_met else f"{text}, target {'≥' if at_least else '≤'} {target}"
 
 
 def markdown(chosen, report):
@@ -92,10 +94,13 @@ def markdown(chosen, report):
         engines = cell["engine_cpu_us"] if count > 1 else None
         engine = with_target(engines and engines[0], text_of(engines), ENGINE_US.get(size))
         octets = cell["written_per_byte"]
-        written = with_target(octets and octets[0], text_of(octets, 2), WRITTEN) + ("*" if cell["segments_were_made"] else "")
-        added = "" if cell["added_p50_ms"] is None else with_target(cell["added_p50_ms"], f"{cell['added_p50_ms']:.2f}", ADDED_MS)
+        written = with_target(octets and octets[0], text_of(octets, 2), WRITTEN)
+        written += "*" if cell["segments_were_made"] else ""
+        more = cell["added_p50_ms"]
+        added = "" if more is None else with_target(more, f"{more:.2f}", ADDED_MS)
         efficiency = "-" if cell["efficiency"] is None else f"{cell['efficiency']:.2f}"
-        columns = [size, str(count), text_of(cell["rate"]), times, efficiency, text_of(cell["per_cpu_second"]), engine, written]
+        columns = [size, str(count), text_of(cell["rate"]), times, efficiency]
+        columns += [text_of(cell["per_cpu_second"]), engine, written]
         share = cell["share_used"]
         columns += ["-" if share is None else f"{100 * share[0]:.0f} %"]
         columns += [text_of(cell["wait_p50_ms"], 2), text_of(cell["wait_p99_ms"], 1), added, f"{cell['rounds']} of {cell['of']}"]
@@ -113,7 +118,8 @@ def balanced(chosen, report):
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for cell in report["cells"]:
-        all_samples = [one for one in report["samples"] if one["size"] == cell["size"] and one["nodes"] == cell["nodes"]]
+        wanted = (cell["size"], cell["nodes"])
+        all_samples = [one for one in report["samples"] if (one["size"], one["nodes"]) == wanted]
         # Of all samples: those with errors do not count, and hide nothing.
         errors = spread(all_samples, lambda one: one.get("connect_errors"))
         times = "-" if cell["times_one"] is None else f"{cell['times_one']:.2f}"
@@ -143,10 +149,12 @@ def remarks(chosen, report):
         else:
             limit = "" if one["times"] <= RISE else ": the clients may have been the limit"
             void = f", void: {'; '.join(one['void'])}" if one["void"] else ""
-            lines.append(f"{size}, {max(chosen.nodes)} nodes, twice the sessions: {one['times']:.2f} of the rate{limit}{void}")
+            rate = f"{one['times']:.2f} of the rate{limit}{void}"
+            lines.append(f"{size}, {max(chosen.nodes)} nodes, twice the sessions: {rate}")
     others = [cell["other_programs"][2] for cell in report["cells"] if cell["other_programs"]]
     if others:
-        lines.append(f"Other programs took up to {100 * max(others):.0f} % of a core; load {report['machine']['load'][0]:.1f} at the end.")
+        load = report["machine"]["load"][0]
+        lines.append(f"Other programs took up to {100 * max(others):.0f} % of a core; load {load:.1f} at the end.")
     for one in report["samples"]:
         if one["void"]:
             lines.append(f"void: {one['size']}, {one['nodes']} nodes: {'; '.join(one['void'])}")
