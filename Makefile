@@ -17,7 +17,7 @@ FUZZ_TARGETS ?=
 export MAILRACE_TEST_TIMES := $(abspath $(TARGET_DIR))/test-times
 
 .DEFAULT_GOAL := help
-.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash cluster-short cluster deb image package bench bench-accept bench-relay bench-filtered bench-filtered-long bench-list fuzz
+.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash cluster-short cluster cluster-scaling deb image package bench bench-accept bench-relay bench-filtered bench-filtered-long bench-list fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -94,8 +94,16 @@ cluster-short: setup tested ## Kill, stop, cut off and drain nodes of a cluster 
 
 # Another seed: make cluster CLUSTER_SEED=7
 CLUSTER_SEED ?= 1
-cluster: setup tested ## The same with every fault: full disks, lost stores, split and slow networks, several at once (half an hour)
+cluster: setup tested ## The same with every fault: full disks, lost stores, split and slow networks, several at once, bad settings and engines, a directory that is away (most of an hour)
 	./bench/cluster/faults.py $(TESTED)/mailrace --seed $(CLUSTER_SEED)
+	./bench/cluster/bad_input.py $(TESTED)/mailrace
+	./bench/cluster/ldap.py $(TESTED)/mailrace
+
+# Rounds and seconds of a sample: make cluster-scaling CLUSTER_SCALING="--rounds 3 --seconds 5"
+CLUSTER_SCALING ?=
+cluster-scaling: $(RELEASE)/mailrace ## Measure what a node more brings, with a part of one core for each, and beside HAProxy (as root; an hour)
+	./bench/cluster/scaling.py $(RELEASE)/mailrace --json $(RELEASE)/cluster-scaling.json $(CLUSTER_SCALING)
+	./bench/cluster/scaling.py $(RELEASE)/mailrace --through haproxy --json $(RELEASE)/cluster-haproxy.json $(CLUSTER_SCALING)
 
 deb: $(RELEASE)/mailrace ## Build the Debian package into target/deb
 	@./packaging/deb/build $(RELEASE)/mailrace "$$($(CARGO) pkgid --package mailrace | sed 's/.*[@#]//')" $(TARGET_DIR)/deb

@@ -1,4 +1,6 @@
-"""The cases of bad_input.py: what is done, and what the node must say and answer."""
+"""The cases of bad_input.py: what is done, and what the node must say and answer.
+
+A case that cannot be tried here returns the program that is missing, and a text."""
 
 import pathlib
 import re

@@ -24,6 +24,7 @@ import time
 sys.dont_write_bytecode = True
 import bad_cases
 import history as histories
+import selftest
 from checker import Limits, judge
 from members import find_engine
 from network import NODES, WORK, Network, inside, missing, remove_left, run, until
@@ -182,7 +183,8 @@ def skip(name, program, why):
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", nargs="?")
-    parser.add_argument("--only", action="append", choices=list(bad_cases.CASES), help="this case; may be given several times")
+    cases = list(bad_cases.CASES)
+    parser.add_argument("--only", action="append", choices=cases, help="this case; may be given several times")
     parser.add_argument("--old-engine", help="a nats-server older than 2.15.2")
     parser.add_argument("--list", action="store_true", help="print the names of the cases")
     parser.add_argument("--keep", action="store_true", help="keep the directory in any case")
@@ -211,11 +213,14 @@ def main():
         return
     if not arguments.program:
         sys.exit(__doc__)
+    if not selftest.passes():
+        sys.exit("bad input: the checker does not see what it has to see")
     arguments.program = str(pathlib.Path(arguments.program).resolve())
     if why := missing():
         sys.exit(int(not skip("all", *why)))
     if (engine := find_engine()) is None:
-        sys.exit(int(not skip("all", "nats-server", "nats-server 2.15.2 is missing; ./.ci/setup installs it where Go is")))
+        why = "nats-server 2.15.2 is missing; ./.ci/setup installs it where Go is"
+        sys.exit(int(not skip("all", "nats-server", why)))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(1))
     remove_left()
