@@ -273,13 +273,25 @@ def corrupt_block(bench):
     flip(bench, owner, holder)
     bench.world.engines[holder].start()
     bench.log_says(owner, "copies at", "are lost", "made anew", seconds=90)
-    if not until(lambda: bench.world.nodes[owner].status().get("unreplicated") == 0, 60, 0.5):
+    if not until(lambda: has_copies(bench, owner, 20), 60, 0.5):
         bench.problem(f"mail is not copied anew: {bench.world.nodes[owner].ask('cluster', 'status')}")
     # The new copies are good: the owner dies, and others deliver.
     bench.world.nodes[owner].kill()
     bench.world.sink.behave({})
     tags = [f"{bench.name}-{number}" for number in range(1, 21)]
     bench.arrive(tags, 60, "mail whose copies were made anew, of an owner that is dead")
+
+
+def has_copies(bench, owner, messages):
+    """Whether that much mail of a node has its copies stored: nothing is on its way any more, for three seconds."""
+    for _ in range(7):
+        status = bench.world.nodes[owner].status()
+        streams = [one for one in status.get("streams", []) if one["messages"]]
+        late = any(one.get("lag_ms") or one["state"] != "open" for one in streams)
+        if status.get("unreplicated") or late or sum(one["messages"] for one in streams) < messages:
+            return False
+        time.sleep(0.5)
+    return True
 
 
 def corrupt_hostage(bench):

@@ -72,6 +72,8 @@ class Bench:
 
         if not until(lambda: set(tags) <= came(), seconds, 0.3):
             self.problem(f"{what}: {len(set(tags) - came())} of {len(tags)} do not arrive within {seconds} s")
+            for number, node in self.world.nodes.items():
+                self.problem(f"node {number} then: {node.ask('cluster', 'status')}")
 
     def says(self, where, read, parts, seconds=SAID_SECONDS):
         """All parts must be in a text, which is read until they are."""
