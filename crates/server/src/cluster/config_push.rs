@@ -110,7 +110,8 @@ impl ConfigPusher {
                     let result = self.runtime.block_on(bundles.put(name, &octets, piece));
                     push.uploaded(clock::since_boot(), result.map_err(|error| error.to_string()));
                 }
-                PushAction::Rest(time) => self.runtime.block_on(tokio::time::sleep(time)),
+                // A timer is made within the runtime.
+                PushAction::Rest(time) => self.runtime.block_on(async { tokio::time::sleep(time).await }),
                 PushAction::End(end) => return Ok(PushResult { end, nodes }),
             }
         }
