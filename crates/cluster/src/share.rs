@@ -247,7 +247,7 @@ impl Share {
                 let row = table.row(self.node);
                 (self.held, self.reserve) = row.map_or((0, 0), |row| (row.amount, row.reserve));
                 self.held_at = Some(sent_at);
-                // What is above the target is given up in use first, and in the table at the next renewal.
+                // The amount above the target is given up in use first, and in the table at the next renewal.
                 self.bound = self.held.min(target);
                 if self.is_giving && self.held == 0 {
                     (self.is_giving, self.messages) = (false, 0);

@@ -1,9 +1,9 @@
 //! The table of one shared limit: which node may use how much of it.
 //!
-//! The table is the value of one key, changed by compare-and-set as a whole. Its invariant is that all amounts together
-//! never exceed the limit. A node changes its own row, and reduces the rows of nodes that have not renewed theirs, never
-//! below the reserve that stands in them: their nodes may still use that. A row counts its renewals; a node tells by its
-//! own clock for how long it has seen the same count, so that no two clocks are compared.
+//! The table is the value of one key, changed by compare-and-set as a whole. Its invariant is that all amounts
+//! together never exceed the limit. A node changes its own row, and reduces the rows of nodes that have not renewed
+//! theirs, never below the reserve that stands in them: their nodes may still use that. A row has the number of its
+//! renewal; a node tells by its own clock for how long it has seen the same number, so that no two clocks are compared.
 
 use crate::identity::NodeId;
 use crate::record::Cursor;

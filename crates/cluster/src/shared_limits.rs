@@ -18,22 +18,22 @@ const UNUSED_TIME: Duration = Duration::from_secs(10);
 /// Keys of tables.
 pub(crate) const LIMIT_PREFIX: &str = "limit/";
 
-/// What a node does at a next hop with a shared limit, in units of the limit.
+/// The use of a next hop with a shared limit by this node, in units of the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitUse {
     /// The limit for all nodes together.
     pub limit: u32,
-    /// What this node could use now.
+    /// The amount that this node could use now.
     pub demand: u32,
-    /// What is under way.
+    /// The amount that is under way.
     pub in_use: u32,
-    /// What may be begun without asking: the last grant.
+    /// The amount that may be begun without asking: the last grant.
     pub granted: u32,
     /// Messages since the last report.
     pub messages: u32,
 }
 
-/// What a node may do at a next hop until its next report.
+/// The permission of a node at a next hop until its next report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitGrant {
     /// The amount that may be in use.
@@ -51,7 +51,7 @@ pub struct LimitStatus {
     pub limit: u32,
     /// The amount of this node.
     pub amount: u32,
-    /// What this node could use.
+    /// The amount that this node could use.
     pub demand: u32,
 }
 
@@ -147,7 +147,7 @@ impl SharedLimits {
         let mut found = None;
         self.limits.retain(|number, kept| {
             if now >= kept.reported_at + UNUSED_TIME {
-                // Nobody uses it: the dispatcher has no such next hop any more.
+                // No connection uses it: the dispatcher has no such next hop any more.
                 kept.share.set_demand(now, 0);
                 kept.share.report(now, 0, 0, 0);
                 if kept.share.is_unused() {

@@ -30,6 +30,7 @@ mod history;
 mod http;
 mod instance;
 mod kind;
+mod layers;
 mod limits;
 mod loaded;
 mod local;
@@ -40,6 +41,7 @@ mod next_host;
 mod number;
 mod open;
 mod overrides;
+mod own_keys;
 mod parameter;
 mod parameters;
 mod paths;
@@ -49,7 +51,6 @@ mod reader;
 mod routing;
 mod rules;
 mod screen;
-mod shared;
 mod show;
 mod suggestion;
 #[cfg(test)]
@@ -71,6 +72,7 @@ pub use domain::RelayDomain;
 pub use files::{FileStatus, Files, check_files, check_own_file, unreadable_by_server};
 pub use history::History;
 pub use http::{Http, HttpClient, HttpRole, HttpToken};
+pub use layers::{ConfigText, load_shared, own_part};
 pub use limits::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, SEGMENT_BYTES_MIN};
 pub use loaded::{Loaded, Origin};
 pub use local::{Local, Mailbox, Names, NoMailbox, Template, Unknown};
@@ -90,7 +92,6 @@ pub use screen::{
     DigestTime, Filter, FilterAddress, FilterFailure, FilterKind, FilterReject, FilterStage, NoDigestTimeError,
     NoFilterAddressError, Quarantine, Screen,
 };
-pub use shared::{ConfigText, load_shared, own_part};
 pub use webhook::{Webhook, WebhookEvent, WebhookFormat};
 
 use ipnet::IpNet;

@@ -5,10 +5,10 @@
 
 use super::instance::table_name;
 use super::kind::{Kind, Misfit, did_you_mean};
+use super::own_keys::{leads_out, may_be_shared, own_only};
 use super::parameter::{Parameter, Section};
 use super::parameters::{SECTIONS, all, find, section, section_of};
 use super::problem::{Problem, Severity, Source, SourceLocation};
-use super::shared::{leads_out, may_be_shared, own_only};
 use super::suggestion::nearest;
 use super::toml_string::quoted;
 use super::value::Value;

@@ -169,6 +169,15 @@ pub struct Limits {
     pub messages_per_connection: u32,
 }
 
+/// The part of a site's limits that this machine may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteShare {
+    /// Connections at once.
+    pub connections: u32,
+    /// Transactions in 1,000 seconds; `None`: no limit.
+    pub messages_per_second: Option<u32>,
+}
+
 /// Assigns a destination to a site: the answer to [`Action::Resolve`].
 #[derive(Clone, Copy, Debug)]
 pub struct SiteAssignment<'a> {

@@ -79,7 +79,7 @@ pub use clock_steps::{CLOCK_STEPS_MAX, ClockStep, ClockSteps};
 pub use hosts::{AvoidedExtensions, HostSettings, HostView, Hosts, HostsDamage, Standing, TlsRecord};
 pub use job::{
     Action, AddResult, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Lane, Limits, NextJob, Overdue,
-    Positions, QueueEntry, ResolveFailure, SiteAssignment, SiteId,
+    Positions, QueueEntry, ResolveFailure, SiteAssignment, SiteId, SiteShare,
 };
 pub use retry_policy::RetryPolicy;
 pub use scheduler::Scheduler;
@@ -87,5 +87,4 @@ pub use server_time::{ClockEvent, SERVER_TIME_BYTES_MAX, ServerTime};
 #[doc(hidden)]
 pub use settings::Mechanism;
 pub use settings::Settings;
-pub use site_share::{SharedSite, SiteShare};
-pub use view::{DestinationView, Health, SiteView};
+pub use view::{DestinationView, Health, SharedSite, SiteView};

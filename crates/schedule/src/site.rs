@@ -13,13 +13,12 @@ use std::time::Duration;
 use crate::chance::Chance;
 use crate::connection_wait::{WaitKind, Waiter};
 use crate::idle_connections::Arrivals;
-use crate::job::{ConnectionId, DestinationId, Failure, Feedback, Lane, Limits, SiteAssignment};
+use crate::job::{ConnectionId, DestinationId, Failure, Feedback, Lane, Limits, SiteAssignment, SiteShare};
 use crate::overload::Overload;
 use crate::pace::Pace;
 use crate::pool::{Connection, PhaseCounts};
 use crate::ready_queue::ReadyQueue;
 use crate::settings::{READY_UNGREETED, Settings, back_off, jitter, on_grid};
-use crate::site_share::SiteShare;
 use crate::token_bucket::TokenBucket;
 use crate::view::{Health, SiteView};
 

@@ -6,37 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::job::{Action, ConnectionId, Limits};
+use crate::job::{Action, ConnectionId, SiteShare};
 use crate::pool::Phase;
 use crate::scheduler::Scheduler;
-
-/// The part of a site's limits that this machine may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SiteShare {
-    /// Connections at once.
-    pub connections: u32,
-    /// Transactions in 1,000 seconds; `None`: no limit.
-    pub messages_per_second: Option<u32>,
-}
-
-/// What a shared site uses and could use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedSite {
-    /// Its key.
-    pub name: Arc<[u8]>,
-    /// The limits that the machines keep together.
-    pub limits: Limits,
-    /// The share of this machine.
-    pub share: SiteShare,
-    /// Connections, opening and closing ones included.
-    pub connections: u32,
-    /// Connections that its work needs; none while it is down and waits.
-    pub wanted: u32,
-    /// Transactions that are in flight or wait in memory.
-    pub work: u32,
-    /// Transactions that were started so far.
-    pub started: u64,
-}
+use crate::view::SharedSite;
 
 impl Scheduler {
     /// Begins to share the limits of a site: it has no share until the driver sets one.
@@ -74,7 +47,8 @@ impl Scheduler {
         }
     }
 
-    /// Ends connections of a site that are not greeted. Returns how many of `excess` are left, to be ended by the driver.
+    /// Ends connections of a site that are not greeted. Returns how many of `excess` are left, to be ended by the
+    /// driver.
     pub fn drop_opening(&mut self, site: &[u8], excess: u32, opening: &[ConnectionId]) -> u32 {
         let Some(site) = self.site_names.get(site).and_then(|id| self.sites.get_mut(&id)) else { return 0 };
         let mut left = excess;
@@ -112,7 +86,7 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{AddResult, Class, Job, NextJob, Positions, SiteAssignment};
+    use crate::job::{AddResult, Class, Job, Limits, NextJob, Positions, SiteAssignment};
     use crate::settings::Settings;
     use mail::QueueId;
 

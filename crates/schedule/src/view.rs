@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::job::{Lane, Limits};
-use crate::site_share::SiteShare;
+use crate::job::{Lane, Limits, SiteShare};
 
 /// Whether mail can be delivered now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,4 +79,23 @@ pub struct SiteView {
     pub waits_for_rate: bool,
     /// Since when it waits for a connection that the budget does not have.
     pub waits_since: Option<Duration>,
+}
+
+/// The use of a site whose limits several machines keep together, and its need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedSite {
+    /// Its key.
+    pub name: Arc<[u8]>,
+    /// The limits that the machines keep together.
+    pub limits: Limits,
+    /// The share of this machine.
+    pub share: SiteShare,
+    /// Connections, opening and closing ones included.
+    pub connections: u32,
+    /// Connections that its work needs; none while it is down and waits.
+    pub wanted: u32,
+    /// Transactions that are in flight or wait in memory.
+    pub work: u32,
+    /// Transactions that were started so far.
+    pub started: u64,
 }

@@ -28,8 +28,9 @@ impl Stop {
         self.begins.notify_waiters();
     }
 
-    /// Has new connections answered with 421 until the process ends: their hosts have other nodes to go to. Called before
-    /// [`Stop::begin`]; without it the ports close, which tells the next start of the server that they are free.
+    /// Has new connections answered with 421 until the process ends: their hosts have other nodes to go to. Called
+    /// before [`Stop::begin`]; without it the ports close, which tells the next start of the server that they are
+    /// free.
     pub(crate) fn answer_new(&self) {
         self.answers_new.store(true, Ordering::SeqCst);
     }

@@ -357,8 +357,8 @@ impl Spool {
         drop(self.done_observer.set(observer));
     }
 
-    /// Has `observer` told of each message that is held or released from now on, in force and perhaps not yet durable. It
-    /// must not block. A second observer is ignored.
+    /// Has `observer` told of each message that is held or released from now on, in force and perhaps not yet
+    /// durable. It must not block. A second observer is ignored.
     pub fn observe_holds(&self, observer: HoldObserver) {
         drop(self.hold_observer.set(observer));
     }

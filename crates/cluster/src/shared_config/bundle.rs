@@ -38,7 +38,7 @@ pub enum BundleError {
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
     },
     /// Two files of one name, or a file in the place of a directory.
@@ -146,7 +146,7 @@ impl Bundle {
     }
 }
 
-/// What is wrong with the name of a file; `None`: nothing. A name stays below the directory of the bundle whoever wrote
+/// The fault of the name of a file; `None`: nothing. A name stays below the directory of the bundle whoever wrote
 /// it, and can be shown on a line.
 #[must_use]
 pub fn bundle_path_fault(name: &str) -> Option<&'static str> {

@@ -22,7 +22,7 @@ const REFUSED_TIME: Duration = Duration::from_secs(60);
 /// Time for which a report outlives its node.
 const REPORT_TTL: Duration = Duration::from_secs(7 * 24 * 3_600);
 
-/// What the driver is to do.
+/// An action of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowAction {
     /// Ask the store; the answer goes to [`Follower::answered`].
@@ -161,7 +161,7 @@ impl Follower {
         self.refusal_of(active.bundle.digest).map(ToOwned::to_owned).or_else(|| self.missing.clone())
     }
 
-    /// What to do now. While something is under way only [`FollowAction::Rest`].
+    /// The next action. While something is under way only [`FollowAction::Rest`].
     pub fn next(&mut self, now: Duration) -> FollowAction {
         if self.pending.is_some() {
             return FollowAction::Rest(READ_INTERVAL);

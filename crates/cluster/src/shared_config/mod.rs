@@ -1,8 +1,9 @@
 //! Configuration and maps that all nodes of a cluster share: one bundle of files, activated by one compare-and-set.
 //!
 //! A [`Push`] claims the store, uploads a [`Bundle`], waits until each live node has said that it fits, and writes
-//! the key `config/active`. A [`Follower`] at each node examines what is offered, and takes what is active. A bundle is named by
-//! the SHA-256 of its octets, so a read that is old finds nothing or the right thing, and never another bundle.
+//! the key `config/active`. A [`Follower`] at each node examines what is offered, and takes what is active. A bundle is
+//! named by the SHA-256 of its octets, so a read that is old finds nothing or the right thing, and never another
+//! bundle.
 //!
 //! | Key | Content | Written by |
 //! |---|---|---|

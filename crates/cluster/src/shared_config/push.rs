@@ -38,7 +38,7 @@ pub struct PushOptions {
     pub dry_run: bool,
 }
 
-/// What the driver is to do.
+/// An action of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushAction {
     /// Ask the store; the answer goes to [`Push::answered`].
@@ -110,7 +110,7 @@ pub enum PushAnswer {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum PushStep {
     Begin,
     Claim,
     Clean,
@@ -125,7 +125,7 @@ enum Step {
     Over(PushEnd),
 }
 
-/// What the outstanding request asks for.
+/// The object of the outstanding request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Question {
     Keys,
@@ -141,7 +141,7 @@ pub struct Push {
     id: PushId,
     bundle: BundleName,
     options: PushOptions,
-    step: Step,
+    step: PushStep,
     question: Option<Question>,
     view: ConfigView,
     /// Live nodes by name.
@@ -174,7 +174,7 @@ impl Push {
             id,
             bundle,
             options,
-            step: Step::Begin,
+            step: PushStep::Begin,
             question: None,
             view: ConfigView::default(),
             live: BTreeMap::new(),
@@ -195,9 +195,9 @@ impl Push {
         &self.nodes
     }
 
-    /// What to do now; one thing at a time.
+    /// The next action; one thing at a time.
     pub fn next(&mut self, now: Duration) -> PushAction {
-        if let Step::Over(end) = &self.step {
+        if let PushStep::Over(end) = &self.step {
             return PushAction::End(end.clone());
         }
         if self.question.is_some() {
@@ -206,11 +206,13 @@ impl Push {
         if now.saturating_sub(self.answered_at) >= ENGINE_TIME {
             let end = match (&self.step, &self.activated) {
                 // Only the claim and the wait for the nodes are left.
-                (Step::Release(end), _) => end.clone(),
-                (Step::Settle, Some(active)) => PushEnd::Activated(active.clone()),
-                (step, _) => PushEnd::NoAnswer { may_be_active: matches!(step, Step::Activate | Step::Confirm) },
+                (PushStep::Release(end), _) => end.clone(),
+                (PushStep::Settle, Some(active)) => PushEnd::Activated(active.clone()),
+                (step, _) => {
+                    PushEnd::NoAnswer { may_be_active: matches!(step, PushStep::Activate | PushStep::Confirm) }
+                }
             };
-            self.step = Step::Over(end.clone());
+            self.step = PushStep::Over(end.clone());
             return PushAction::End(end);
         }
         if now < self.rest_until {
@@ -218,29 +220,29 @@ impl Push {
         }
         let must_renew = self.claim.is_some_and(|(_, at)| now.saturating_sub(at) >= CLAIM_RENEW);
         match &self.step {
-            Step::Upload(_) | Step::Wait if must_renew => self.write_claim(now),
-            Step::Begin | Step::Confirm => self.read_keys(),
-            Step::Claim | Step::Offer => self.write_claim(now),
-            Step::Clean => PushAction::Clean(self.kept()),
-            Step::Upload(piece) => PushAction::Upload(*piece),
-            Step::Wait | Step::Settle if self.keys_are_fresh => {
+            PushStep::Upload(_) | PushStep::Wait if must_renew => self.write_claim(now),
+            PushStep::Begin | PushStep::Confirm => self.read_keys(),
+            PushStep::Claim | PushStep::Offer => self.write_claim(now),
+            PushStep::Clean => PushAction::Clean(self.kept()),
+            PushStep::Upload(piece) => PushAction::Upload(*piece),
+            PushStep::Wait | PushStep::Settle if self.keys_are_fresh => {
                 self.keys_are_fresh = false;
                 self.question = Some(Question::Nodes);
                 PushAction::Coordinate(CoordinationRequest::List { prefix: NODE_PREFIX.to_owned() })
             }
-            Step::Wait | Step::Settle => self.read_keys(),
-            Step::Activate => self.activate(),
-            Step::Release(end) => match self.claim {
+            PushStep::Wait | PushStep::Settle => self.read_keys(),
+            PushStep::Activate => self.activate(),
+            PushStep::Release(end) => match self.claim {
                 Some((expected, _)) => {
                     self.question = Some(Question::Write);
                     PushAction::Coordinate(CoordinationRequest::Delete { key: PUSH_KEY.to_owned(), expected })
                 }
                 None => {
-                    self.step = Step::Over(end.clone());
+                    self.step = PushStep::Over(end.clone());
                     self.next(now)
                 }
             },
-            Step::Over(end) => PushAction::End(end.clone()),
+            PushStep::Over(end) => PushAction::End(end.clone()),
         }
     }
 
@@ -251,7 +253,7 @@ impl Push {
 
     fn write_claim(&mut self, now: Duration) -> PushAction {
         self.question = Some(Question::Write);
-        let is_offered = matches!(self.step, Step::Offer | Step::Wait);
+        let is_offered = matches!(self.step, PushStep::Offer | PushStep::Wait);
         let claim = PushClaim { push: self.id, by: self.node, bundle: self.bundle, is_offered };
         let expected = self.claim.map_or(0, |(revision, _)| revision);
         // The age counts from the sending.
@@ -295,9 +297,9 @@ impl Push {
         }
         self.answered_at = now;
         match self.step {
-            Step::Clean => self.step = Step::Upload(0),
-            Step::Upload(piece) if piece + 1 < self.bundle.pieces() => self.step = Step::Upload(piece + 1),
-            Step::Upload(_) => self.step = Step::Offer,
+            PushStep::Clean => self.step = PushStep::Upload(0),
+            PushStep::Upload(piece) if piece + 1 < self.bundle.pieces() => self.step = PushStep::Upload(piece + 1),
+            PushStep::Upload(_) => self.step = PushStep::Offer,
             _ => {}
         }
     }
@@ -309,8 +311,8 @@ impl Push {
             self.rest_until = now + RETRY_TIME;
             match (&self.step, question) {
                 // Whether it was written shows when the keys are read.
-                (Step::Activate, _) => self.step = Step::Confirm,
-                (Step::Claim, Question::Write) => self.step = Step::Begin,
+                (PushStep::Activate, _) => self.step = PushStep::Confirm,
+                (PushStep::Claim, Question::Write) => self.step = PushStep::Begin,
                 _ => {}
             }
             return;
@@ -328,21 +330,21 @@ impl Push {
 
     fn written(&mut self, now: Duration, revision: u64) {
         match &self.step {
-            Step::Claim => {
+            PushStep::Claim => {
                 self.claim = Some((revision, now));
-                self.step = Step::Clean;
+                self.step = PushStep::Clean;
             }
-            Step::Offer => {
+            PushStep::Offer => {
                 self.claim = Some((revision, now));
-                self.step = Step::Wait;
+                self.step = PushStep::Wait;
                 self.waits_since = now;
             }
-            Step::Upload(_) | Step::Wait => self.claim = Some((revision, now)),
-            Step::Activate => {
+            PushStep::Upload(_) | PushStep::Wait => self.claim = Some((revision, now)),
+            PushStep::Activate => {
                 self.waits_since = now;
-                self.step = Step::Settle;
+                self.step = PushStep::Settle;
             }
-            Step::Release(end) => self.step = Step::Over(end.clone()),
+            PushStep::Release(end) => self.step = PushStep::Over(end.clone()),
             _ => {}
         }
     }
@@ -350,9 +352,9 @@ impl Push {
     fn conflict(&mut self) {
         match &self.step {
             // Another claim came first; or a renewal of this one was written and its answer lost.
-            Step::Claim | Step::Upload(_) | Step::Offer | Step::Wait => self.step = Step::Begin,
-            Step::Activate => self.step = Step::Confirm,
-            Step::Release(end) => self.step = Step::Over(end.clone()),
+            PushStep::Claim | PushStep::Upload(_) | PushStep::Offer | PushStep::Wait => self.step = PushStep::Begin,
+            PushStep::Activate => self.step = PushStep::Confirm,
+            PushStep::Release(end) => self.step = PushStep::Over(end.clone()),
             _ => {}
         }
     }
@@ -363,10 +365,10 @@ impl Push {
             return self.release(PushEnd::Unreadable(key));
         }
         match self.step {
-            Step::Begin => self.begin(now),
-            Step::Confirm => self.confirm(now),
-            Step::Wait | Step::Settle => {
-                if self.step == Step::Wait && !self.is_mine() {
+            PushStep::Begin => self.begin(now),
+            PushStep::Confirm => self.confirm(now),
+            PushStep::Wait | PushStep::Settle => {
+                if self.step == PushStep::Wait && !self.is_mine() {
                     return self.begin(now);
                 }
                 self.keys_are_fresh = true;
@@ -388,7 +390,7 @@ impl Push {
                 return self.release(end);
             }
         } else if let Some((active, _)) = active.as_ref().filter(|(active, _)| active.bundle == self.bundle) {
-            self.step = Step::Over(PushEnd::AlreadyActive(active.clone()));
+            self.step = PushStep::Over(PushEnd::AlreadyActive(active.clone()));
             return;
         }
         let had_claim = self.claim.is_some();
@@ -397,18 +399,18 @@ impl Push {
             Some((claim, revision)) if claim.push == self.id => {
                 self.claim = Some((revision, now));
                 self.waits_since = now;
-                self.step = if had_claim && claim.is_offered { Step::Wait } else { Step::Clean };
+                self.step = if had_claim && claim.is_offered { PushStep::Wait } else { PushStep::Clean };
             }
             Some((claim, _)) => {
                 self.claim = None;
                 let end = if had_claim { PushEnd::ClaimLost } else { PushEnd::Busy(claim) };
-                self.step = Step::Over(end);
+                self.step = PushStep::Over(end);
             }
             None if had_claim => {
                 self.claim = None;
-                self.step = Step::Over(PushEnd::ClaimLost);
+                self.step = PushStep::Over(PushEnd::ClaimLost);
             }
-            None => self.step = Step::Claim,
+            None => self.step = PushStep::Claim,
         }
     }
 
@@ -419,9 +421,9 @@ impl Push {
             Some((active, _)) if active.push == self.id => {
                 self.activated = Some(active);
                 self.waits_since = now;
-                self.step = Step::Settle;
+                self.step = PushStep::Settle;
             }
-            active if active == base => self.step = Step::Activate,
+            active if active == base => self.step = PushStep::Activate,
             Some((active, _)) => self.release(PushEnd::Overtaken(active)),
             None => self.release(PushEnd::ClaimLost),
         }
@@ -447,7 +449,7 @@ impl Push {
         match (is_ready || self.options.force, self.options.dry_run) {
             (false, _) => self.release(PushEnd::NotReady),
             (true, true) => self.release(if is_ready { PushEnd::WouldActivate } else { PushEnd::NotReady }),
-            (true, false) => self.step = Step::Activate,
+            (true, false) => self.step = PushStep::Activate,
         }
     }
 
@@ -483,6 +485,6 @@ impl Push {
 
     /// Gives the claim back, and ends.
     fn release(&mut self, end: PushEnd) {
-        self.step = Step::Release(end);
+        self.step = PushStep::Release(end);
     }
 }

@@ -172,7 +172,7 @@ impl fmt::Display for PushClaim {
     }
 }
 
-/// What a node says of the shared configuration.
+/// The report of a node on the shared configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
     /// The revision in force there: number and files.

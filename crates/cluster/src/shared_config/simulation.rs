@@ -1,9 +1,9 @@
 //! Pushers and nodes on one store in virtual time, with every step in any order, lost answers, crashes and claims that
 //! expire.
 //!
-//! Checked: of two pushes from one state one is activated at most; a push says that it won if and only if it did; a node
-//! takes only what was active and fitted there; without force nothing becomes active that a live node has refused; at
-//! the end all nodes have the revision that counts.
+//! Checked: of two pushes from one state one is activated at most; a push says that it won if and only if it did; a
+//! node takes only what was active and fitted there; without force nothing becomes active that a live node has
+//! refused; at the end all nodes have the revision that counts.
 
 use super::record::ACTIVE_KEY;
 use super::*;

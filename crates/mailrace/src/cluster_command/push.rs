@@ -69,7 +69,7 @@ pub(super) fn run(arguments: &PushArguments) -> Result<Exit, Failure> {
         let text = format!("{name}: there is no {missing}; set it at each node that takes the shared configuration");
         return Err(Failure::new(Exit::Config, text));
     }
-    // What is wrong with the files is said before an engine is asked.
+    // The faults of the files are said before an engine is asked.
     let checked = match &arguments.directory {
         Some(directory) => Some(checked(arguments, directory)?),
         None => None,

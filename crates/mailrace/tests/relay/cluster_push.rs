@@ -1,5 +1,5 @@
-//! `mailrace cluster push` with real engines: maps change at all nodes at once, one node can refuse, a node starts without
-//! its engine, and of two pushes at a time one wins.
+//! `mailrace cluster push` with real engines: maps change at all nodes at once, one node can refuse, a node starts
+//! without its engine, and of two pushes at a time one wins.
 
 use crate::hop::Hop;
 use crate::world::impatient;

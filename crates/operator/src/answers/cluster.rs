@@ -102,7 +102,7 @@ pub struct ClusterLimit {
     pub limit: f64,
     /// The share of this node.
     pub share: f64,
-    /// What this node could use.
+    /// The amount that this node could use.
     pub wanted: f64,
 }
 

@@ -59,7 +59,7 @@ impl<L: LocalMail> MemberLoop<L> {
     /// Runs until it is dropped.
     pub(super) async fn run(self) {
         let mut problem = self.shared.engine.problem();
-        // What was found before is news to the log.
+        // A problem of the start is new to the log.
         if problem.borrow().is_some() {
             problem.mark_changed();
         }

@@ -7,7 +7,7 @@
 //! | [`check_engines`] | all that an operator wants to know of the engines before the start |
 //! | [`ReplicaLog`] | carries out a `cluster::LogRequest` |
 //! | [`Coordination`], [`Watch`] | carry out a `cluster::CoordinationRequest`, and tell of changed keys |
-//! | [`SharedConfig`], [`ConfigPusher`] | carry out a `cluster::Follower` at a node, and a `cluster::Push` for a command |
+//! | [`SharedConfig`], [`ConfigPusher`] | carry out a `cluster::Follower` at a node, a `cluster::Push` for a command |
 //! | [`ClusterMember`] | runs a `cluster::Node` on them and on the local log, [`LocalMail`] |
 //!
 //! All of them are cheap to clone and answer each request by itself, so that a caller has as many under way as it
@@ -52,6 +52,6 @@ pub use member::{ClusterMember, MemberStart, MemberStatus};
 pub use replica_log::{LogAnswer, ReplicaLog};
 pub use settings::{EngineLogin, EngineSettings, node_settings, on_no_replica};
 pub use shared_config::{SharedConfig, TakeConfig};
-// What commands of operators say and read.
+// Input and output of commands of operators.
 pub use cluster::{BUNDLE_OCTETS_MAX, Bundle, BundleError, NodeId, PushAnswer, PushEnd, PushNode, PushOptions};
 pub use watch::{KeyChange, Watch};

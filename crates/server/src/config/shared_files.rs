@@ -99,7 +99,7 @@ impl SharedFiles {
         directories.dedup();
         // The deepest first: a directory is on the disk when its names are.
         directories.iter().rev().try_for_each(|directory| File::open(directory)?.sync_all())?;
-        std::fs::rename(&new, &place)?;
+        RealDisk::new().rename(&new, &place)?;
         File::open(&self.directory)?.sync_all()?;
         if let Some(spool) = self.directory.parent() {
             File::open(spool)?.sync_all()?;
@@ -119,7 +119,7 @@ impl SharedFiles {
         }
     }
 
-    /// Removes all bundles but these. What cannot be removed stays.
+    /// Removes all bundles but these. One that cannot be removed stays.
     pub fn remove_others(&self, kept: &[BundleDigest]) {
         let kept: Vec<PathBuf> = kept.iter().map(|digest| self.of(*digest)).collect();
         let Ok(entries) = std::fs::read_dir(&self.directory) else { return };

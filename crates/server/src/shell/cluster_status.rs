@@ -1,6 +1,6 @@
 //! The state of the cluster as this node sees it, for the answer to `status`.
 
-use super::shared::shared_status;
+use super::shared_config::shared_status;
 use crate::cluster::{ClusterMember, MemberStatus, SharedConfig};
 use cluster::{AdoptionStatus, HostageReason, HostageStatus, LimitStatus, StreamState, StreamStatus};
 use operator::answers::{ClusterAdoption, ClusterAnswer, ClusterHostage, ClusterLimit, ClusterNode, ClusterStream};

@@ -31,7 +31,7 @@ mod notes;
 mod orders;
 mod reload;
 mod server;
-mod shared;
+mod shared_config;
 mod source;
 pub mod start;
 mod start_error;

@@ -289,8 +289,8 @@ impl Server {
         ended
     }
 
-    /// Tells the other nodes and balancers that this node leaves, and takes mail until they have had time to notice, or a
-    /// signal comes.
+    /// Tells the other nodes and balancers that this node leaves, and takes mail until they have had time to notice,
+    /// or a signal comes.
     async fn announce_drain(&self, signals: &mut signals::Signals) {
         let Some(member) = self.context.message_store.cluster() else { return };
         member.announce_drain();

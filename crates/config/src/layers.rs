@@ -7,18 +7,9 @@
 use super::build::{load_layers, read};
 use super::loaded::Loaded;
 use super::open::decode;
-use super::parameter::{Change, Parameter, Section};
 use super::problem::Problem;
 use super::{Config, Machine};
-use std::path::{Component, Path};
-
-/// Tables that belong to one machine, besides those with keys that need a restart.
-const OWN_TABLES: [&str; 9] =
-    ["spool", "listen", "control", "http", "http.token", "http.client", "history", "cluster", "submit"];
-
-/// Keys that belong to one machine in tables that may be shared. Root makes the file of `log.path`, and anybody who
-/// can log in to the engines could name it.
-const OWN_KEYS: [&str; 2] = ["hostname", "log.path"];
+use std::path::Path;
 
 /// A file of a configuration: its octets, and its name in messages.
 #[derive(Clone, Copy, Debug)]
@@ -55,29 +46,9 @@ pub fn own_part(own: ConfigText<'_>, overrides: &[String], machine: &Machine) ->
     read(None, &text, own.path, overrides, machine).0.config
 }
 
-/// Whether a key may stand in the shared file.
-pub(crate) fn may_be_shared(section: &Section, parameter: &Parameter) -> bool {
-    // One key of a list of tables that needs a restart makes each change of the list need one.
-    let needs_restart = match section.group {
-        Some(_) => section.parameters.iter().any(|one| one.change == Change::Restart),
-        None => parameter.change == Change::Restart,
-    };
-    !needs_restart && !OWN_TABLES.contains(&section.key) && !OWN_KEYS.contains(&parameter.key)
-}
-
-/// Why a key does not count in the shared file.
-pub(crate) fn own_only(key: &str) -> (String, String) {
-    let text = format!("\"{key}\" stands in the shared configuration, and belongs to one node or needs a restart");
-    (text, "move it to the own file of each node".to_owned())
-}
-
-/// Whether a path of the shared file leads out of its directory, which is all that other nodes get.
-pub(crate) fn leads_out(path: &Path) -> bool {
-    path.is_relative() && path.components().any(|part| part == Component::ParentDir)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::own_keys::{OWN_KEYS, OWN_TABLES, may_be_shared};
     use super::super::parameters::{SECTIONS, find, section, section_of};
     use super::super::render;
     use super::*;
