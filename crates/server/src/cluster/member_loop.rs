@@ -86,12 +86,13 @@ impl<L: LocalMail> MemberLoop<L> {
     fn carry_out_all(&self) -> Duration {
         loop {
             let now = clock::since_boot();
-            let (action, wake_at, is_refused) = {
+            let (action, wake_at, refusal) = {
                 let mut node = self.shared.node();
                 let action = node.poll(now, clock::unix_us());
-                (action, node.wake_at(), node.refusal().is_some())
+                (action, node.wake_at(), node.refusal().map(ToString::to_string))
             };
-            if is_refused {
+            if let Some(refusal) = refusal {
+                self.say(Some(format!("this node takes no mail and delivers none: {refusal}")));
                 self.shared.refuse_all();
                 return REST_MAX;
             }
