@@ -55,6 +55,11 @@ pub(super) struct Part {
 }
 
 impl StreamContent {
+    /// Whether the stream lacks blocks between the last one that was read and this one. Its front may be trimmed.
+    pub(super) const fn lacks_blocks_before(&self, sequence: u64) -> bool {
+        self.last != 0 && sequence > self.last + 1
+    }
+
     /// Reads a block of the first pass.
     ///
     /// # Errors
@@ -66,7 +71,7 @@ impl StreamContent {
         sequence: u64,
         octets: &Bytes,
     ) -> Result<(), BlockError> {
-        self.is_damaged |= self.last != 0 && sequence > self.last + 1;
+        self.is_damaged |= self.lacks_blocks_before(sequence);
         self.last = sequence;
         let applies_done = !settings.sabotage.no_done;
         let block = settings.read_block(stream, Lane::Messages, octets).inspect_err(|_| self.is_damaged = true)?;

@@ -117,6 +117,10 @@ pub(crate) struct Adopter {
     watched_at: Duration,
     /// Live messages by the last heartbeat that this node has seen.
     live: Option<u64>,
+    /// The highest sequence that this node has seen at the tail.
+    highest: u64,
+    /// The engine lost blocks that it had: their mail waits for the owner.
+    lacks_blocks: bool,
     /// The reason why the last attempt stopped.
     stopped: Option<HostageReason>,
     ask_at: Duration,
@@ -159,6 +163,8 @@ impl Adopter {
             has_open_part: false,
             watched_at: now,
             live: None,
+            highest: 0,
+            lacks_blocks: false,
             stopped: None,
             ask_at: now,
             attempt: 0,
@@ -201,9 +207,9 @@ impl Adopter {
         Some(AdoptionStatus { stream: self.stream, step, taken: self.taken, in_part: self.waiting.len() })
     }
 
-    /// Live messages by the last heartbeat that this node has seen.
-    pub(crate) const fn live(&self) -> Option<u64> {
-        self.live
+    /// Live messages by the last heartbeat that this node has seen, without those that it took.
+    pub(crate) fn live(&self) -> Option<u64> {
+        self.live.map(|live| live.saturating_sub(self.taken as u64))
     }
 
     /// True when the tail of the stream has not moved for long.

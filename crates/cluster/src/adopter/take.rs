@@ -19,6 +19,11 @@ impl Adopter {
                 let mut after = next;
                 for (sequence, octets) in blocks {
                     after = after.max(sequence + 1);
+                    if self.content.lacks_blocks_before(sequence) {
+                        self.note_missing_blocks(
+                            "the engine lost some of the copies; they go on when their owner is back",
+                        );
+                    }
                     match self.content.read(&self.settings, self.stream, sequence, &octets) {
                         Err(BlockError::NewerVersion { version, .. }) => return self.stop_at_newer(now, version),
                         Err(error) => self.pass_over(sequence, error.to_string()),
@@ -65,6 +70,7 @@ impl Adopter {
     }
 
     fn pass_over(&mut self, sequence: u64, why: String) {
+        self.lacks_blocks = true;
         let report = Report::BlockPassedOver { stream: self.stream, sequence, why };
         self.outbox.push_back(Action::Report(report));
     }

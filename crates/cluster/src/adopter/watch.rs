@@ -48,7 +48,15 @@ impl Adopter {
     /// Keeps what the status tells of a tail.
     fn note_tail(&mut self, now: Duration, tail: &StreamTail) {
         self.watched_at = now;
-        if self.stopped == Some(HostageReason::Damaged) {
+        if tail.sequence < self.highest {
+            self.note_missing_blocks(
+                "the engine lost the end of the copies; what it had goes on when its owner is back",
+            );
+        }
+        self.highest = self.highest.max(tail.sequence);
+        if self.lacks_blocks {
+            self.stopped = Some(HostageReason::Damaged);
+        } else if self.stopped == Some(HostageReason::Damaged) {
             self.stopped = None;
         }
         let heartbeat = |record: &Record| match record {
@@ -57,6 +65,13 @@ impl Adopter {
         };
         let live = tail.block.iter().flat_map(|block| &block.records).filter_map(heartbeat).last();
         self.live = live.or(self.live);
+    }
+
+    /// Blocks that the stream had are gone. Their mail goes on when the owner is back.
+    pub(super) fn note_missing_blocks(&mut self, why: &'static str) {
+        if !std::mem::replace(&mut self.lacks_blocks, true) {
+            self.outbox.push_back(Action::Report(Report::Hostage { stream: self.stream, why }));
+        }
     }
 
     /// Decides whether the tail calls for an adoption by this node.

@@ -396,6 +396,12 @@ impl Owner {
         copies.map_or(0, |copies| copies.iter().filter(|copy| copy.is_stored()).count())
     }
 
+    /// True for accepted mail that no holder has. New mail whose client waits is not accepted yet.
+    fn lacks_copy(&self, message: &Message) -> bool {
+        let is_new = matches!(message.gate, Gate::Client { .. });
+        self.settings.copies > 1 && !is_new && message.copies.iter().all(|copy| copy.sequence.is_none())
+    }
+
     /// Counts for status.
     pub(crate) fn counts(&self, now: Duration) -> OwnerCounts {
         let waits = |message: &&Message| {
@@ -405,7 +411,7 @@ impl Owner {
         };
         OwnerCounts {
             messages: self.messages.len(),
-            unreplicated: self.messages.values().filter(|m| m.copies.is_empty() && self.settings.copies > 1).count(),
+            unreplicated: self.messages.values().filter(|message| self.lacks_copy(message)).count(),
             waiting_for_stream: self.messages.values().filter(waits).count(),
             blocks: self.slots.values().map(|slot| slot.index.len()).sum(),
         }

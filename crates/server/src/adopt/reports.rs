@@ -27,7 +27,7 @@ pub(super) fn text(report: &Report) -> Option<(Severity, String)> {
             format!("{messages} messages whose copies are at {} are copied elsewhere", stream.holder),
         ),
         Report::Hostage { stream, why } => {
-            (Severity::Warning, format!("mail with copies at {} waits: {why}", stream.holder))
+            (Severity::Warning, format!("mail of {} with copies at {} waits: {why}", stream.owner, stream.holder))
         }
         Report::GivenUp { stream, messages } => (
             Severity::Warning,
