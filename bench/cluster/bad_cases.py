@@ -113,7 +113,7 @@ def no_jetstream(bench):
     """An engine without JetStream among others that have it."""
     change(place(bench) / "nats-server.conf", r"jetstream \{.*?\n\}\n", "")
     restart(bench.world.engines[3])
-    unfit(bench, 78, "sync", "wrong", ENGINE, "JetStream disabled", "enable")
+    unfit(bench, 78, "", "wrong", ENGINE, "JetStream disabled", "enable")
     bench.world.engines[3].kill()
 
 
