@@ -138,10 +138,11 @@ def balanced(chosen, report):
 def remarks(chosen, report):
     """What a reader of the table must know."""
     lines = [""]
+    low = "" if chosen.through else f"; 250 at {chosen.rate} messages/s a node without quota"
     way = "a new connection for each message" if chosen.through else "kept alive"
     lines.append(
         f"Each node {chosen.quota:g} % of a core, {chosen.sessions} sessions a node, {way}, {chosen.seconds} s a sample; "
-        f"medians [least–most]; 250 at {chosen.rate} messages/s a node without quota."
+        f"medians [least–most]{low}."
     )
     for size, one in report["twice"].items():
         if one["times"] is None:
