@@ -204,6 +204,12 @@ impl ClusterMember {
         MemberStatus { cluster, refusal, engine_problem, is_draining, cluster_id: self.cluster }
     }
 
+    /// Whether the engine may be used now.
+    #[must_use]
+    pub fn has_engine(&self) -> bool {
+        self.engine_in_use().is_some()
+    }
+
     /// The engine, while it may be used.
     pub(super) fn engine_in_use(&self) -> Option<Arc<EngineInUse>> {
         self.shared.engine.in_use()

@@ -100,7 +100,6 @@ impl SharedFiles {
         // The deepest first: a directory is on the disk when its names are.
         directories.iter().rev().try_for_each(|directory| File::open(directory)?.sync_all())?;
         RealDisk::new().rename(&new, &place)?;
-        File::open(&self.directory)?.sync_all()?;
         if let Some(spool) = self.directory.parent() {
             File::open(spool)?.sync_all()?;
         }

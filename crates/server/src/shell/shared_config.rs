@@ -15,8 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Time that a start waits for the engine, where there is a revision of its own to begin with.
-const START_TIME_MAX: Duration = Duration::from_secs(3);
+/// Time that a start waits for an engine that does not answer, where there is a revision of its own to begin with.
+const ENGINE_TIME_MAX: Duration = Duration::from_secs(3);
+/// The same for one that answers: it may be busy, and the revision that counts may be large.
+const START_TIME_MAX: Duration = Duration::from_secs(15);
 /// Time between two lines of the log while a start waits without one.
 const SAY_EVERY: Duration = Duration::from_secs(15);
 /// Time until a reload that is going on is looked at again.
@@ -43,7 +45,10 @@ impl Server {
         lock(&self.tasks).spawn(Arc::clone(shared).run(member.clone(), SharedTarget(Arc::clone(self))));
         if taken.is_some() {
             // Mail that came meanwhile waits as long.
-            drop(tokio::time::timeout(START_TIME_MAX, shared.settled()).await);
+            let is_settled = tokio::time::timeout(ENGINE_TIME_MAX, shared.settled()).await.is_ok();
+            if !is_settled && member.has_engine() {
+                drop(tokio::time::timeout(START_TIME_MAX, shared.settled()).await);
+            }
             return;
         }
         while tokio::time::timeout(SAY_EVERY, shared.settled()).await.is_err() {
