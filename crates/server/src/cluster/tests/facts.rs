@@ -43,7 +43,7 @@ async fn an_engine_without_jetstream_is_refused() {
     let lines = "accounts { MAIL { users: [{ user: mail, password: secret }] } }\nno_auth_user: mail\n".to_owned();
     let Some(server) = Nats::start(&Options { lines, ..Options::default() }) else { return };
     let servers = [server];
-    check(ask_engine(&settings(&servers)).await, &["JetStream disabled for this account"]);
+    check(ask_engine(&settings(&servers)).await, &["JetStream disabled", "for this account"]);
 }
 
 #[tokio::test]
