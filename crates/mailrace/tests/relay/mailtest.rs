@@ -28,7 +28,10 @@ fn bring(hop: &Hop, from: usize, to: usize, mailbox: &Path) {
         let mails = hop.wait(number + 1);
         let content = &mails[number].content;
         if mailbox.is_dir() {
-            std::fs::write(mailbox.join("new").join(number.to_string()), content).expect("written");
+            // Whole at once, as each program writes to a Maildir.
+            let written = mailbox.join(number.to_string());
+            std::fs::write(&written, content).expect("written");
+            std::fs::hard_link(&written, mailbox.join("new").join(number.to_string())).expect("linked");
             continue;
         }
         let mut file = OpenOptions::new().append(true).create(true).open(mailbox).expect("open");
