@@ -220,11 +220,16 @@ def late_dots(history, limits):
 
 
 def longest_gap(history):
-    """The longest time of the storm without a 250."""
-    times = sorted(one.at for one in history.attempts if one.result == "ok" and one.at <= history.over)
+    """The longest time of the storm without a 250. The clock of the machine may step meanwhile."""
+    is_timed = history.over_elapsed is not None
+    over = history.over_elapsed if is_timed else history.over
+    # What was tried beside the storm has no such time.
+    attempts = [one for one in history.attempts if not is_timed or one.elapsed is not None]
+    time_of = (lambda one: one.elapsed) if is_timed else (lambda one: one.at)
+    times = sorted(time_of(one) for one in attempts if one.result == "ok" and time_of(one) <= over)
     if not times:
-        return history.over - min((one.at for one in history.attempts), default=history.over)
-    ends = [*times, history.over]
+        return over - min((time_of(one) for one in attempts), default=over)
+    ends = [*times, over]
     return max(after - before for before, after in zip(ends, ends[1:]))
 
 

@@ -8,7 +8,8 @@ import json
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """A message that the storm offered, under an id that no other attempt has; `at`: when the answer came."""
+    """A message that the storm offered, under an id that no other attempt has; `at`: when the answer came, and `elapsed` the
+    same by a clock that never steps."""
 
     tag: str
     result: str  # ok, refused, unsent, unknown
@@ -16,6 +17,7 @@ class Attempt:
     node: str = "n1"
     id: str | None = None
     hash: str = ""
+    elapsed: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +62,7 @@ class History:
     foreign: list = dataclasses.field(default_factory=list)
     # The end of the storm.
     over: float = 0.0
+    over_elapsed: float | None = None
     # What the storm's sessions said that ended early.
     session_ends: list = dataclasses.field(default_factory=list)
     # Messages that were reported more than once: their reports are different messages under one address.
@@ -98,10 +101,10 @@ def read(run, runs, storm, sink, logs, peers):
     history = History()
     for event in storm:
         if event["event"] == "sent":
-            fields = {key: event.get(key) for key in ("tag", "result", "at", "node", "id", "hash")}
+            fields = {key: event.get(key) for key in ("tag", "result", "at", "node", "id", "hash", "elapsed")}
             history.attempts.append(Attempt(**fields))
         elif event["event"] == "over":
-            history.over = event["at"]
+            history.over, history.over_elapsed = event["at"], event.get("elapsed")
         elif event["event"] == "session":
             history.session_ends.append(event)
     for event in sink:

@@ -6,7 +6,7 @@ import sys
 import unittest
 
 import history as histories
-from checker import Cut, Limits, judge
+from checker import Cut, Limits, judge, longest_gap
 from history import Adoption, Attempt, Delivery, History, Start
 
 FAULT = 100.0
@@ -145,6 +145,16 @@ class Checks(unittest.TestCase):
         self.assertEqual(found(history), {"owners"})
         history.reported_again = {"r-1"}
         self.assertEqual(found(history), set())
+
+    def test_a_clock_that_steps_is_no_gap(self):
+        history = sound()
+        for number, attempt in enumerate(history.attempts):
+            history.attempts[number] = dataclasses.replace(attempt, elapsed=number / 2)
+        history.attempts[1] = dataclasses.replace(history.attempts[1], at=60.0)
+        history.over_elapsed = 2.0
+        self.assertEqual(longest_gap(history), 0.5)
+        history.over_elapsed = 9.0
+        self.assertGreater(longest_gap(history), 5)
 
     def test_a_long_gap(self):
         history = sound()

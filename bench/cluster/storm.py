@@ -70,7 +70,7 @@ class Storm:
         self.open = set()
 
     def write(self, **event):
-        self.history.write(json.dumps({"at": time.time(), **event}) + "\n")
+        self.history.write(json.dumps({"at": time.time(), "elapsed": time.monotonic(), **event}) + "\n")
 
     async def go(self):
         end = time.monotonic() + self.seconds
