@@ -72,6 +72,8 @@ def judge(history, limits, stopped=None):
             checks["gap"] = [f"{verdict.gap:.1f} s without a 250, {limits.gap:.0f} are allowed"]
     if stopped is not None:
         verdict.adopted_in = adoption_time(history, *stopped)
+        if verdict.adopted_in is not None:
+            verdict.adopted_in -= clock_step(history)
         if limits.adopted is not None:
             checks["adoption"] = adoption(verdict.adopted_in, limits.adopted, stopped[0])
     verdict.problems = [(check, text) for check, texts in checks.items() for text in texts]
@@ -231,6 +233,13 @@ def longest_gap(history):
         return over - min((time_of(one) for one in attempts), default=over)
     ends = [*times, over]
     return max(after - before for before, after in zip(ends, ends[1:]))
+
+
+def clock_step(history):
+    """Seconds by which the clock of the machine stepped while the storm went on; the logs have its times."""
+    offsets = [one.at - one.elapsed for one in history.attempts if one.elapsed is not None]
+    step = offsets[-1] - offsets[0] if offsets else 0.0
+    return step if abs(step) > 0.5 else 0.0
 
 
 def adoption_time(history, node, at):
