@@ -55,6 +55,23 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// Makes a problem of a file; `line` is counted from 1, 0 for the file as a whole.
+    #[must_use]
+    pub fn of_file(severity: Severity, file: String, line: usize, text: String, suggestion: Option<String>) -> Self {
+        Self {
+            severity,
+            file,
+            line,
+            column: 0,
+            width: 0,
+            source: String::new(),
+            key: String::new(),
+            text,
+            expected: String::new(),
+            suggestion,
+        }
+    }
+
     /// For other programs.
     #[must_use]
     pub fn json(&self) -> Value {

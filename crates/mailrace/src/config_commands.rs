@@ -92,7 +92,7 @@ pub(crate) fn file_problems(loaded: &Loaded) -> Vec<Problem> {
 fn maps(loaded: &Loaded) -> Vec<Problem> {
     let problem = |severity, file: &str, line: Option<u32>, text: String, hint: Option<String>| {
         let line = line.and_then(|line| usize::try_from(line).ok()).unwrap_or(0);
-        problem_of_file(severity, file, line, text, hint)
+        Problem::of_file(severity, file.to_owned(), line, text, hint)
     };
     let explainer = match Explainer::open(loaded) {
         Ok(explainer) => explainer,
@@ -118,25 +118,9 @@ fn maps(loaded: &Loaded) -> Vec<Problem> {
 fn content_rules(loaded: &Loaded) -> Vec<Problem> {
     let problem = |fault: filter::Problem| match fault.line {
         0 => loaded.problem(Severity::Error, format!("screen.rules: {}", fault.text)),
-        line => problem_of_file(Severity::Error, &fault.file, line, fault.text, None),
+        line => Problem::of_file(Severity::Error, fault.file.to_string(), line, fault.text, None),
     };
     rule_file_faults(&loaded.config).into_iter().map(problem).collect()
-}
-
-/// Makes a problem whose place is a line of a file that the configuration names; 0: of none.
-fn problem_of_file(severity: Severity, file: &str, line: usize, text: String, hint: Option<String>) -> Problem {
-    Problem {
-        severity,
-        file: file.to_owned(),
-        line,
-        column: 0,
-        width: 0,
-        source: String::new(),
-        key: String::new(),
-        text,
-        expected: String::new(),
-        suggestion: hint,
-    }
 }
 
 fn show(arguments: &ShowConfigArguments) -> Result<Exit, Failure> {

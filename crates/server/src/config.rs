@@ -5,7 +5,6 @@
 
 mod machine;
 mod open;
-mod problem_at;
 mod real_files;
 mod reasons;
 mod settings;
@@ -15,7 +14,6 @@ pub use ::config::*;
 pub use machine::this_machine;
 pub(crate) use open::read_over_shared;
 pub use open::{open, open_over, own_config};
-pub(crate) use problem_at::problem_of_file;
 pub use real_files::RealFiles;
 pub use reasons::read_reasons;
 pub(crate) use reasons::read_safe_reasons;

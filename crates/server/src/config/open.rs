@@ -1,6 +1,5 @@
 //! Reads the file of a configuration, and the shared one below it at a node of a cluster.
 
-use super::problem_at::problem_of_file;
 use super::shared_files::{SHARED_FILE, SharedFiles};
 use super::{Config, ConfigText, Loaded, Machine, Problem, Severity, load_bytes, load_shared, own_part};
 use std::io::{self, ErrorKind};
@@ -109,14 +108,14 @@ fn without_shared(
     let mut loaded = load_bytes(own, path, overrides, machine)?;
     let text =
         "the shared configuration may be read by root and the user of mailrace alone: the own file counts without it";
-    loaded.warnings.push(problem_of_file(Severity::Warning, file, text.to_owned(), None));
+    loaded.warnings.push(Problem::of_file(Severity::Warning, file.display().to_string(), 0, text.to_owned(), None));
     Ok(loaded)
 }
 
 fn unreadable(file: &Path, error: &io::Error) -> Problem {
     let text = format!("the shared configuration {} cannot be read: {error}", file.display());
     let step = "start the server while an engine answers, or set cluster.shared = false";
-    problem_of_file(Severity::Error, file, text, Some(step.to_owned()))
+    Problem::of_file(Severity::Error, file.display().to_string(), 0, text, Some(step.to_owned()))
 }
 
 #[cfg(test)]

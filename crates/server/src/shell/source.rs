@@ -39,9 +39,9 @@ impl ConfigSource {
 fn unreadable(path: Option<&Path>, error: &std::io::Error) -> config::Problem {
     let text = format!("the configuration cannot be read: {error}");
     let step = Some("name another file with --config, or correct its rights".to_owned());
-    let file = path.unwrap_or_else(|| Path::new(""));
+    let file = path.unwrap_or_else(|| Path::new("")).display().to_string();
     config::Problem {
         expected: "a file in TOML".to_owned(),
-        ..config::problem_of_file(config::Severity::Error, file, text, step)
+        ..config::Problem::of_file(config::Severity::Error, file, 0, text, step)
     }
 }
