@@ -2,7 +2,7 @@
 
 use crate::admit::logins::Logins;
 use crate::context::Context;
-use crate::intake::Enqueue;
+use crate::intake::{Enqueue, StoreFaults};
 use crate::screen_queue::ScreenQueue;
 use crate::sink::Behaviour;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub(crate) struct Inbound {
     pub(crate) screen_queue: Option<Arc<ScreenQueue>>,
     /// Recipients of logins.
     pub(crate) logins: Logins,
+    /// Messages that the spool did not store.
+    pub(crate) store_faults: StoreFaults,
     /// Faults played on purpose, in `mailrace sink`.
     pub(crate) behaviour: Option<Behaviour>,
     /// Descriptors the process may have.
@@ -34,6 +36,7 @@ impl Inbound {
             queue,
             screen_queue: None,
             logins: Logins::default(),
+            store_faults: StoreFaults::default(),
             behaviour,
             open_files_max: 1_024,
         })

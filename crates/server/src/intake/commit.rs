@@ -12,7 +12,7 @@
 use super::Enqueue;
 use super::content::FinishedContent;
 use super::copies::append;
-use super::framed_message::FramedMessage;
+use super::framed_message::{FramedMessage, withdrawal};
 use super::new_message::{NewMessage, Origin, report_waiting};
 use super::rule_holds::{release_others, set_rule_holds};
 use crate::context::Context;
@@ -21,7 +21,7 @@ use crate::routing::expansions::MEMBERS_AT_ONCE;
 use crate::sabotage::{Sabotage, is_sabotaged};
 use observe::{Event, Severity};
 use os::blocking;
-use spool::{Change, Error, State, Status, Store as _};
+use spool::{Change, Error, Store as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -151,9 +151,7 @@ fn roll_back(context: &Context, stored: &[NewMessage]) {
     let Some(spool) = context.spool() else { return };
     for message in stored {
         let id = message.envelope.id;
-        let state = State { status: Status::Done, ..message.first };
-        let done = |recipient| Change { id, recipient, state, destination: None };
-        let changes: Vec<Change> = (0..).zip(&message.envelope.recipients).map(|(at, _)| done(at)).collect();
+        let changes: Vec<Change> = withdrawal(id, message.envelope.recipients.len(), message.first).collect();
         if let Err(error) = spool.record(&changes) {
             let text = format!("{id} was not taken and cannot be removed: {error}; it may be delivered twice");
             context.record(&Event::Spool { severity: Severity::Error, text: &text });

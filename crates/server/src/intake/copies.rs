@@ -5,13 +5,13 @@
 //! spool then declares the message done before the client has its answer; after a crash in between it is delivered
 //! although its client sends it again.
 
-use super::framed_message::{FramedMessage, append_to_spool};
+use super::framed_message::{FramedMessage, append_to_spool, withdrawal};
 use crate::cluster::{ClusterMember, CopyEnvelope};
 use crate::message_store::MessageStore;
 use bytes::Bytes;
 use cluster::{AcceptAnswer, Content, NewMessage, OnNoReplica};
 use mail::QueueId;
-use spool::{Change, Error, NewBody, Spool, State, Status, Store as _};
+use spool::{Change, Error, NewBody, Spool, State, Store as _};
 use std::sync::Arc;
 
 /// Appends the messages of a transaction in one batch, and waits until they and their copies are durable.
@@ -78,13 +78,10 @@ fn begin_copy(member: &ClusterMember, message: &FramedMessage) -> Option<impl Fu
     Some(member.accept(copy, policy))
 }
 
-/// Declares messages without a copy done: their client keeps them.
+/// Declares messages without a copy done.
 async fn withdraw(spool: &Spool, messages: &[FramedMessage]) -> Result<(), Error> {
-    let of_message = |message: &FramedMessage| -> Vec<Change> {
-        let (id, state) = (message.id(), State { status: Status::Done, ..State::default() });
-        let count = u32::try_from(message.recipients().len()).unwrap_or(u32::MAX);
-        (0..count).map(|recipient| Change { id, recipient, state, destination: None }).collect()
-    };
+    let of_message =
+        |message: &FramedMessage| withdrawal(message.id(), message.recipients().len(), State::default());
     let changes: Vec<Change> = messages.iter().flat_map(of_message).collect();
     spool.record(&changes)?.await
 }

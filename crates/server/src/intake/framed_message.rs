@@ -5,7 +5,7 @@ use crate::sabotage::{Sabotage, is_sabotaged};
 use mail::QueueId;
 use os::blocking;
 use spool::envelope::Encoded;
-use spool::{Commit, Error, Hold, NewBody, NewRecipient, Spool, State};
+use spool::{Change, Commit, Error, Hold, NewBody, NewRecipient, Spool, State, Status};
 use std::sync::Arc;
 
 /// A message with its encoded envelope, as the spool takes it.
@@ -53,6 +53,13 @@ impl FramedMessage {
         let message = encoded.message(recipients, body.clone());
         spool::NewMessage { reserved: *reserved, state: *state, hold: hold.as_ref(), waits: *waits, ..message }
     }
+}
+
+/// Returns the changes that declare a stored message done without a report: its client keeps it. `first`: the state in
+/// which its recipients began.
+pub(super) fn withdrawal(id: QueueId, recipients: usize, first: State) -> impl Iterator<Item = Change> {
+    let state = State { status: Status::Done, ..first };
+    (0..).take(recipients).map(move |recipient| Change { id, recipient, state, destination: None })
 }
 
 /// Appends the messages of a transaction in one batch and waits until they are durable. While the disk is behind, the

@@ -32,6 +32,7 @@ mod new_message;
 mod redirect;
 mod report;
 mod rule_holds;
+mod store_faults;
 mod transaction_content;
 pub(crate) mod uncommitted;
 
@@ -44,6 +45,7 @@ pub(crate) use new_message::{NewMessage, Origin, first_state, report_waiting};
 pub(crate) use redirect::resolve_redirects;
 pub(crate) use report::{Reported, submit_own, submit_report};
 pub(crate) use rule_holds::sort_after_start;
+pub(crate) use store_faults::StoreFaults;
 pub use transaction_content::TransactionContent;
 
 #[cfg(test)]

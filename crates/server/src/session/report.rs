@@ -6,6 +6,7 @@ use crate::intake::report_waiting;
 use crate::tls::HandshakeError;
 use mail::{Envelope, QueueId, Reply, ReplyClass};
 use observe::{Event, Fate, Limit, Relay, Ruleset, SaslError, Severity};
+use os::clock;
 use smtp::server::{Note, Question, Verdict};
 use spool::{Error, Statistics};
 use std::fmt::Write as _;
@@ -161,22 +162,29 @@ impl Connection {
         self.context.record(&Event::Discarded { id });
     }
 
-    /// Logs that the spool did not store the message. The refusal itself is logged with the reply.
+    /// Logs that the spool did not store the message, not more often than [`StoreFaults`] allows. The refusal itself is
+    /// logged with the reply.
+    ///
+    /// [`StoreFaults`]: crate::intake::StoreFaults
     pub(super) fn report_not_stored(&mut self, error: &Error) {
         let severity = match error {
             Error::Full | Error::Busy | Error::TooLarge { .. } => Severity::Warning,
             Error::Poisoned => Severity::Critical,
             _ => Severity::Error,
         };
+        let mut text = error.to_string();
         if *error == Error::Full {
             let live = self.context.live.load_full();
             let spool = &live.config.spool;
-            let (text, limit) = full(&self.context.message_store.statistics(), &spool.path, spool.free_min);
-            self.context.record(&Event::Spool { severity, text: &text });
+            let (why, limit) = full(&self.context.message_store.statistics(), &spool.path, spool.free_min);
+            text = why;
             self.report_limit(limit);
-        } else {
-            self.context.record(&Event::Spool { severity, text: &error.to_string() });
         }
+        let Some(others) = self.inbound.store_faults.count(error, clock::now()) else { return };
+        if others > 0 {
+            write!(text, " ({others} more messages since the last such line)").expect("a string takes everything");
+        }
+        self.context.record(&Event::Spool { severity, text: &text });
     }
 
     /// Reports notes of the machine as events. A transaction that is over by then loses its queue id, so that no

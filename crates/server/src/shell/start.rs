@@ -31,7 +31,7 @@ use crate::dns::Resolver;
 use crate::hardening::Hardening;
 use crate::hosts::HostTable;
 use crate::inbound::Inbound;
-use crate::intake::Enqueue;
+use crate::intake::{Enqueue, StoreFaults};
 use crate::local_delivery::LocalDelivery;
 use crate::log::{self, Log};
 use crate::lookup::Lookups;
@@ -352,6 +352,7 @@ impl Prepared {
             queue: dispatch.clone().map(|dispatch| dispatch as Arc<dyn Enqueue>),
             screen_queue: dispatch.as_ref().map(ScreenQueue::new),
             logins: Logins::default(),
+            store_faults: StoreFaults::default(),
             behaviour: self.behaviour.take(),
             open_files_max: self.open_files_max,
         };
