@@ -182,7 +182,17 @@ impl BlockHeader {
     /// Returns the octets and their checksum.
     #[must_use]
     pub fn write(&self, records: &[Record]) -> (Bytes, u32) {
-        let mut out = BytesMut::with_capacity(BLOCK_HEADER + records.iter().map(Record::octets).sum::<usize>());
+        self.write_into(BytesMut::new(), records)
+    }
+
+    /// Writes the block into a buffer whose content is not used any more; see [`BlockHeader::write`].
+    pub(crate) fn write_into(&self, mut out: BytesMut, records: &[Record]) -> (Bytes, u32) {
+        out.clear();
+        let octets = BLOCK_HEADER + records.iter().map(Record::octets).sum::<usize>();
+        if out.capacity() < octets {
+            // Room for larger blocks to come: a large buffer costs more than its octets, since its pages are cleared.
+            out = BytesMut::with_capacity(octets.next_power_of_two());
+        }
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&[u8::from(self.lane == Lane::Bodies), 0]);

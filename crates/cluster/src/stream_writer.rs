@@ -12,7 +12,7 @@ use crate::block::{BLOCK_BYTES_MAX, BLOCK_HEADER, Block, BlockHeader, BlockVersi
 use crate::identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
 use crate::record::{Fence, Record};
 use crate::replica_log::{LogOperation, LogReply};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 
 /// The constant part of the headers that a writer makes, and its time limits.
@@ -150,6 +150,8 @@ pub(crate) struct StreamWriter {
     filling_octets: usize,
     live: u64,
     attempts: u64,
+    /// The buffer of the last stored block, for the next one.
+    spare: BytesMut,
     /// When the last stored append was first sent.
     proven_at: Option<Duration>,
     last_sent_at: Duration,
@@ -170,6 +172,7 @@ impl StreamWriter {
             filling_octets: 0,
             live: 0,
             attempts: 0,
+            spare: BytesMut::new(),
             proven_at: None,
             last_sent_at: Duration::ZERO,
         }
@@ -413,7 +416,7 @@ impl StreamWriter {
             previous_crc: before.crc,
             records: u32::try_from(records.len()).unwrap_or(u32::MAX),
         };
-        let (octets, crc) = header.write(&records);
+        let (octets, crc) = header.write_into(std::mem::take(&mut self.spare), &records);
         let attempt = self.next_attempt();
         let expected_last = before.sequence;
         let block = octets.clone();
@@ -450,10 +453,15 @@ impl StreamWriter {
         if self.sent.is_empty() {
             self.state = State::Ready;
         }
+        let octets = sent.octets.len();
+        // The engine's client may still have the octets; then the next block gets a new buffer.
+        if let Ok(buffer) = sent.octets.try_into_mut() {
+            self.spare = buffer;
+        }
         if std::mem::take(&mut self.is_fencing) {
             events.push(WriterEvent::Opened { sequence });
         } else {
-            events.push(WriterEvent::Stored { sequence, octets: sent.octets.len(), records: sent.records });
+            events.push(WriterEvent::Stored { sequence, octets, records: sent.records });
         }
     }
 

@@ -25,6 +25,10 @@ pub(super) struct BodyIndex {
     of: BTreeMap<QueueId, Vec<Body>>,
     /// Octets of the blocks that this start has stored, from the first live one on.
     blocks: BTreeMap<u64, usize>,
+    /// Their sum.
+    blocks_octets: usize,
+    /// Octets of all bodies in `of`.
+    live_octets: u64,
     /// The sequence of the own fence; the sizes of blocks before it are not known.
     fence: u64,
     /// A compaction moves the bodies that begin up to here.
@@ -39,7 +43,8 @@ impl BodyIndex {
 
     /// Notes a block with pieces.
     pub(super) fn block_stored(&mut self, sequence: u64, octets: usize) {
-        self.blocks.insert(sequence, octets);
+        let before = self.blocks.insert(sequence, octets).unwrap_or_default();
+        self.blocks_octets = self.blocks_octets - before + octets;
     }
 
     /// Enters a body whose pieces are all stored; the record that refers to it may still be on its way.
@@ -47,6 +52,7 @@ impl BodyIndex {
         let body = Body { first: list.sequences.0, number: list.body, octets: list.octets, is_stored: false };
         self.places.insert((body.first, body.number), id);
         self.of.entry(id).or_default().push(body);
+        self.live_octets += body.octets;
     }
 
     /// The record of a message is stored; it refers to this body, and earlier ones are dead.
@@ -71,6 +77,7 @@ impl BodyIndex {
         let Some(bodies) = self.of.get_mut(&id) else { return };
         for body in bodies.iter().filter(|body| !keeps(body)) {
             self.places.remove(&(body.first, body.number));
+            self.live_octets = self.live_octets.saturating_sub(body.octets);
         }
         bodies.retain(keeps);
         if bodies.is_empty() {
@@ -83,25 +90,32 @@ impl BodyIndex {
         self.places.keys().next().map(|(first, _)| *first)
     }
 
-    /// Returns the messages whose bodies must be written again at the end, so that a lane most of which is dead can be
-    /// trimmed. `last` is the last sequence of the lane.
-    pub(super) fn choose_to_compact(&mut self, last: u64, octets_min: usize, piece_octets: usize) -> Vec<QueueId> {
-        let Some(first) = self.first() else {
-            self.blocks.clear();
-            return Vec::new();
-        };
-        self.blocks = self.blocks.split_off(&first);
+    /// Returns the sequence up to which live bodies must be written again at the end, so that a lane most of which is dead
+    /// can be trimmed; `None` while enough of it lives. `last` is the last sequence of the lane.
+    pub(super) fn compacts_upto(&mut self, last: u64, octets_min: usize, piece_octets: usize) -> Option<u64> {
+        let first = self.first();
+        while let Some(block) = self.blocks.first_entry() {
+            if first.is_some_and(|first| *block.key() >= first) {
+                break;
+            }
+            self.blocks_octets -= block.remove();
+        }
+        let first = first?;
         if first > self.compact_upto {
             // Blocks of earlier starts count as half full. Their bodies are moved behind the fence once.
             let unknown = usize::try_from(self.fence.saturating_sub(first)).unwrap_or(usize::MAX);
-            let octets = self.blocks.values().sum::<usize>().saturating_add(unknown.saturating_mul(piece_octets / 2));
-            let live: u64 = self.of.values().flatten().map(|body| body.octets).sum();
-            if octets <= octets_min || live.saturating_mul(2) >= octets as u64 {
-                return Vec::new();
+            let octets = self.blocks_octets.saturating_add(unknown.saturating_mul(piece_octets / 2));
+            if octets <= octets_min || self.live_octets.saturating_mul(2) >= octets as u64 {
+                return None;
             }
             self.compact_upto = last;
         }
-        self.places.range(..=(self.compact_upto, u64::MAX)).map(|(_, id)| *id).collect()
+        Some(self.compact_upto)
+    }
+
+    /// The messages whose bodies begin up to this sequence, in the order of their bodies.
+    pub(super) fn messages_upto(&self, sequence: u64) -> impl Iterator<Item = QueueId> {
+        self.places.range(..=(sequence, u64::MAX)).map(|(_, id)| *id)
     }
 }
 
@@ -111,6 +125,14 @@ mod tests {
 
     fn id(number: u64) -> QueueId {
         QueueId::new(1_767_225_600_000_000 + number, mail::Node::new(1).unwrap()).unwrap()
+    }
+
+    fn chosen(bodies: &mut BodyIndex, last: u64, octets_min: usize) -> Vec<QueueId> {
+        let upto = bodies.compacts_upto(last, octets_min, 900);
+        let live: u64 = bodies.of.values().flatten().map(|body| body.octets).sum();
+        let sums = (bodies.blocks.values().sum::<usize>(), live);
+        assert_eq!((bodies.blocks_octets, bodies.live_octets), sums, "the sums are kept");
+        upto.map(|upto| bodies.messages_upto(upto).collect()).unwrap_or_default()
     }
 
     fn list(body: u64, first: u64) -> PieceList {
@@ -150,12 +172,12 @@ mod tests {
             bodies.block_stored(sequence, 1_000);
         }
         bodies.insert(id(1), &list(1, 2));
-        assert!(bodies.choose_to_compact(20, 50_000, 900).is_empty(), "a short lane is left alone");
-        assert_eq!(bodies.choose_to_compact(20, 5_000, 900), [id(1)]);
+        assert_eq!(chosen(&mut bodies, 20, 50_000), [], "a short lane is left alone");
+        assert_eq!(chosen(&mut bodies, 20, 5_000), [id(1)]);
         bodies.insert(id(1), &list(2, 21));
         bodies.block_stored(21, 1_000);
         bodies.record_stored(id(1), Some(2));
-        assert!(bodies.choose_to_compact(21, 5_000, 900).is_empty());
+        assert_eq!(chosen(&mut bodies, 21, 5_000), []);
     }
 
     #[test]
@@ -163,10 +185,10 @@ mod tests {
         let mut bodies = BodyIndex::default();
         bodies.opened(100);
         bodies.insert(id(1), &list(1, 7));
-        assert_eq!(bodies.choose_to_compact(100, 5_000, 900), [id(1)]);
+        assert_eq!(chosen(&mut bodies, 100, 5_000), [id(1)]);
         bodies.insert(id(1), &list(2, 101));
         bodies.block_stored(101, 1_000);
         bodies.record_stored(id(1), Some(2));
-        assert!(bodies.choose_to_compact(101, 5_000, 900).is_empty());
+        assert_eq!(chosen(&mut bodies, 101, 5_000), []);
     }
 }

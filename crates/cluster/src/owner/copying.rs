@@ -332,9 +332,7 @@ impl Owner {
                 continue;
             }
             let room = self.settings.reads_max.saturating_sub(self.reading.len());
-            let front = slot.choose_to_compact(&self.settings);
-            let new: Vec<QueueId> = front.into_iter().filter(|id| !slot.compacting.contains(id)).take(room).collect();
-            for id in new {
+            for id in slot.choose_to_compact(&self.settings, room) {
                 if let std::collections::btree_map::Entry::Vacant(entry) = self.reading.entry(id) {
                     entry.insert(ReadPurpose::Compact(slot.stream));
                     slot.compacting.insert(id);

@@ -19,6 +19,7 @@ mod bodies;
 mod changed;
 mod claims;
 mod copying;
+mod record_index;
 mod scan;
 mod scrub;
 mod slot;

@@ -76,7 +76,7 @@ impl Owner {
             Ok(block) => block,
             Err(error) => return self.report(Report::CopiesLost { stream, why: error.to_string() }),
         };
-        slot.index.entry(sequence).or_default().octets = octets.len();
+        slot.index.block_stored(sequence, octets.len());
         for record in block.records {
             match record {
                 Record::Accept(accepted) => {

@@ -2,6 +2,7 @@
 //! that wait.
 
 use super::bodies::BodyIndex;
+use super::record_index::RecordIndex;
 use crate::block::Block;
 use crate::identity::{Epoch, Incarnation, Lane, NodeId, StreamId};
 use crate::record::{Accepted, Completion, Record};
@@ -118,14 +119,6 @@ impl Scrub {
     }
 }
 
-/// A stored block.
-#[derive(Clone, Debug, Default)]
-pub(super) struct IndexedBlock {
-    pub(super) octets: usize,
-    /// Messages that live and whose record is here, with its octets.
-    pub(super) ids: Vec<(QueueId, usize)>,
-}
-
 /// A large body on its way to the lane of bodies.
 #[derive(Clone, Debug)]
 pub(super) struct Upload {
@@ -150,7 +143,7 @@ pub(super) struct Slot {
     pub(super) foreign_tail: Option<StreamTail>,
     /// Octets that the holder stores in a second; `None` until a large block was stored.
     pace: Option<u64>,
-    pub(super) index: BTreeMap<u64, IndexedBlock>,
+    pub(super) index: RecordIndex,
     pub(super) body_index: BodyIndex,
     pub(super) uploads: BTreeMap<QueueId, Upload>,
     pub(super) bodies_begun: u64,
@@ -239,7 +232,7 @@ impl Slot {
             messages: writer(Lane::Messages, Some(settings.heartbeat)),
             bodies: writer(Lane::Bodies, None),
             foreign_tail: None,
-            index: BTreeMap::new(),
+            index: RecordIndex::default(),
             body_index: BodyIndex::default(),
             uploads: BTreeMap::new(),
             bodies_begun: 0,
@@ -407,7 +400,7 @@ impl Slot {
 
     /// Enters a message at its place.
     pub(super) fn index_message(&mut self, sequence: u64, id: QueueId, octets: usize) {
-        self.index.entry(sequence).or_default().ids.push((id, octets));
+        self.index.insert(sequence, id, octets);
         self.compacting.remove(&id);
         self.live_octets += octets;
         self.live += 1;
@@ -416,9 +409,7 @@ impl Slot {
 
     /// Removes a message from its place.
     pub(super) fn unindex_message(&mut self, sequence: u64, id: QueueId) {
-        let Some(block) = self.index.get_mut(&sequence) else { return };
-        let Some(place) = block.ids.iter().position(|(one, _)| *one == id) else { return };
-        let (_, octets) = block.ids.swap_remove(place);
+        let Some(octets) = self.index.remove(sequence, id) else { return };
         self.compacting.remove(&id);
         self.live_octets = self.live_octets.saturating_sub(octets);
         self.live = self.live.saturating_sub(1);
@@ -427,40 +418,37 @@ impl Slot {
 
     /// Removes blocks without live messages from the front of the index; the last block stays.
     pub(super) fn drop_dead_front(&mut self) {
-        let last = self.messages.last_sequence();
-        while let Some(first) = self.index.first_entry() {
-            if !first.get().ids.is_empty() || *first.key() >= last {
-                break;
-            }
-            first.remove();
-        }
+        self.index.drop_dead_front(self.messages.last_sequence());
     }
 
-    /// Returns the messages to write again at the end, so that a stream most of which is dead can be trimmed.
-    pub(super) fn choose_to_compact(&mut self, settings: &Settings) -> Vec<QueueId> {
+    /// Returns up to `most` messages to write again at the end, so that a stream most of which is dead can be trimmed.
+    pub(super) fn choose_to_compact(&mut self, settings: &Settings, most: usize) -> Vec<QueueId> {
         let (octets_min, last) = (settings.compaction_octets_min, self.bodies.last_sequence());
-        let mut chosen = self.body_index.choose_to_compact(last, octets_min, settings.piece_octets);
-        chosen.extend(self.choose_records_to_compact(octets_min));
-        chosen
+        let bodies_upto = self.body_index.compacts_upto(last, octets_min, settings.piece_octets);
+        let records_upto = self.compacts_records_upto(octets_min);
+        let bodies = bodies_upto.into_iter().flat_map(|upto| self.body_index.messages_upto(upto));
+        let records = records_upto.into_iter().flat_map(|upto| self.index.messages_upto(upto));
+        // Those under way stay at the front until they are stored; there are few.
+        bodies.chain(records).filter(|id| !self.compacting.contains(id)).take(most).collect()
     }
 
-    fn choose_records_to_compact(&mut self, octets_min: usize) -> Vec<QueueId> {
+    /// The block up to which live messages are written again; `None` while enough of the lane lives.
+    fn compacts_records_upto(&mut self, octets_min: usize) -> Option<u64> {
         self.drop_dead_front();
-        let Some(first) = self.index.keys().next().copied() else { return Vec::new() };
-        if first > self.compact_upto {
-            let octets: usize = self.index.values().map(|block| block.octets).sum();
+        if self.index.first()? > self.compact_upto {
+            let octets = self.index.octets();
             if octets <= octets_min || self.live_octets * 2 >= octets {
-                return Vec::new();
+                return None;
             }
             self.compact_upto = self.messages.last_sequence();
         }
-        self.index.range(..=self.compact_upto).flat_map(|(_, block)| &block.ids).map(|(id, _)| *id).collect()
+        Some(self.compact_upto)
     }
 
     /// The first block of a lane that must be there.
     pub(super) fn first_kept(&self, lane: Lane) -> Option<u64> {
         match lane {
-            Lane::Messages => self.index.keys().next().copied(),
+            Lane::Messages => self.index.first(),
             Lane::Bodies => self.body_index.first(),
         }
     }

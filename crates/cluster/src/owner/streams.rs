@@ -201,7 +201,7 @@ impl Owner {
         let was_abandoned = slot.phase == Phase::Abandoned;
         if was_abandoned || sequence == 1 {
             slot.index.clear();
-            slot.index.entry(sequence).or_default();
+            slot.index.block_stored(sequence, 0);
             slot.phase = Phase::Open;
             slot.claim_goal = None;
         } else {
@@ -219,7 +219,7 @@ impl Owner {
         slot.stored_at = now;
         slot.is_stalled = false;
         slot.note_pace(now, octets);
-        slot.index.entry(sequence).or_default().octets = octets;
+        slot.index.block_stored(sequence, octets);
         let mut accepted = Vec::new();
         for record in records {
             match record {
@@ -309,7 +309,7 @@ impl Owner {
         }
         slot.drop_dead_front();
         let last = slot.messages.last_sequence();
-        let first_kept = slot.index.keys().next().copied().unwrap_or(last);
+        let first_kept = slot.index.first().unwrap_or(last);
         let first_body = slot.body_index.first().unwrap_or_else(|| slot.bodies.last_sequence());
         let first_upload = slot.uploads.values().map(|upload| upload.sequences.map_or(0, |(first, _)| first)).min();
         let first_body = first_body.min(first_upload.unwrap_or(first_body));

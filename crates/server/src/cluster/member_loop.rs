@@ -141,6 +141,8 @@ impl<L: LocalMail> MemberLoop<L> {
             }
             _ => LogReply::Unknown,
         };
+        // The writer uses the octets of a stored block again, if nobody else has them.
+        drop(request);
         self.shared.tell(|node, now| node.log_answered(now, token, reply));
     }
 
