@@ -97,6 +97,11 @@ impl Engine {
         self.client.connection_state() == State::Connected
     }
 
+    /// True while it is connected to the server of this name.
+    pub(super) fn is_named(&self, server: &str) -> bool {
+        self.is_connected() && self.client.server_info().server_name == server
+    }
+
     /// Sends a request and waits for one answer.
     ///
     /// # Cancel safety

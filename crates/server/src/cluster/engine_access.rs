@@ -6,6 +6,7 @@
 
 use super::connection::Engine;
 use super::coordination::Coordination;
+use super::direct_engines::DirectEngines;
 use super::error::EngineAccessError;
 use super::facts::ask_engine;
 use super::replica_log::ReplicaLog;
@@ -57,9 +58,10 @@ impl EngineAccess {
     /// Yes.
     pub(super) async fn keep(&self) {
         let engine = self.connect().await;
-        let log = ReplicaLog::new(engine.clone(), self.settings.lane_octets_max);
+        let direct = Arc::new(DirectEngines::new(&self.settings));
+        let log = ReplicaLog::new(engine.clone(), self.settings.lane_octets_max).with_direct(Arc::clone(&direct));
         let in_use = Arc::new(EngineInUse { log, store: Coordination::new(engine.clone()), engine });
-        tokio::join!(self.judge(&in_use), self.make_bucket(&in_use));
+        tokio::join!(self.judge(&in_use), self.make_bucket(&in_use), direct.keep());
     }
 
     async fn connect(&self) -> Engine {

@@ -23,6 +23,7 @@ mod config_push;
 mod connection;
 mod coordination;
 mod copy_envelope;
+mod direct_engines;
 mod engine_access;
 mod engine_checks;
 mod error;

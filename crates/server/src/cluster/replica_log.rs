@@ -9,6 +9,7 @@
 
 use super::api::{self, CallError, Direct};
 use super::connection::Engine;
+use super::direct_engines::DirectEngines;
 use super::error::EngineAccessError;
 use async_nats::HeaderMap;
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use cluster::{Lane, LogOperation, LogReply, LogRequest, NodeId, StreamId};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Octets of a block and of the headers that the engine stores with it, at most.
@@ -32,7 +34,9 @@ const TAIL_LOOKS_MAX: usize = 3;
 /// The log of the engines. Clones share the connection.
 #[derive(Clone, Debug)]
 pub struct ReplicaLog {
+    /// The connection to the engine of this node.
     engine: Engine,
+    direct: Arc<DirectEngines>,
     lane_octets_max: Option<u64>,
 }
 
@@ -59,8 +63,13 @@ struct LaneState {
 impl ReplicaLog {
     /// A log on this connection. `lane_octets_max`: see [`super::EngineSettings::lane_octets_max`].
     #[must_use]
-    pub const fn new(engine: Engine, lane_octets_max: Option<u64>) -> Self {
-        Self { engine, lane_octets_max }
+    pub fn new(engine: Engine, lane_octets_max: Option<u64>) -> Self {
+        Self { engine, direct: Arc::default(), lane_octets_max }
+    }
+
+    /// The same log, which sends blocks to the servers that store them by these connections, and reads there.
+    pub(super) fn with_direct(self, direct: Arc<DirectEngines>) -> Self {
+        Self { direct, ..self }
     }
 
     /// Carries out a request, once.
@@ -72,19 +81,28 @@ impl ReplicaLog {
     pub async fn carry_out(&self, request: &LogRequest) -> LogAnswer {
         let (stream, lane) = (request.stream, request.lane);
         let limit = self.engine.request_time_max();
+        let way = match request.operation {
+            LogOperation::Create | LogOperation::Trim { .. } => None,
+            _ => self.direct.way(&self.engine, stream, lane),
+        };
+        let engine = way.as_ref().map_or(&self.engine, |way| &way.engine);
         let work = async {
             match &request.operation {
                 LogOperation::Create => self.create(stream, lane).await,
                 LogOperation::Append { expected_last, block } => {
-                    self.append(stream, lane, *expected_last, block.clone()).await
+                    append(engine, stream, lane, *expected_last, block.clone()).await
                 }
-                LogOperation::Tail => self.tail(stream, lane).await,
-                LogOperation::Scan { from, octets_max } => self.scan(stream, lane, *from, *octets_max).await,
+                LogOperation::Tail => self.tail(engine, stream, lane).await,
+                LogOperation::Scan { from, octets_max } => self.scan(engine, stream, lane, *from, *octets_max).await,
                 LogOperation::Trim { upto } => self.trim(stream, lane, *upto).await,
             }
         };
         let name = stream.name(lane);
-        match tokio::time::timeout(limit, work).await {
+        let done = tokio::time::timeout(limit, work).await;
+        if let (Some(way), Err(_) | Ok(Err(CallError::Unknown | CallError::NotHeard))) = (&way, &done) {
+            self.direct.failed(way, stream, lane);
+        }
+        match done {
             Ok(Ok(reply)) => reply.into(),
             Ok(Err(error)) => {
                 let reply =
@@ -130,27 +148,16 @@ impl ReplicaLog {
             Err(error) => return Err(error),
         }
         // The other servers hear of a new lane a moment after its holder; the first append needs not to wait for that.
-        while self.last_block(stream, lane).await == Err(CallError::NotHeard) {
+        while last_block(&self.engine, stream, lane).await == Err(CallError::NotHeard) {
             tokio::time::sleep(LOOK_AGAIN_AFTER).await;
         }
         Ok(LogReply::Created)
     }
 
-    async fn append(&self, stream: StreamId, lane: Lane, expected: u64, block: Bytes) -> Result<LogReply, CallError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(api::EXPECTED_LAST, expected.to_string());
-        match api::publish(&self.engine, &stream.name(lane), subject(stream, lane), headers, block).await {
-            Ok(sequence) => Ok(LogReply::Appended { sequence }),
-            Err(error) if error.is(api::WRONG_LAST) || error.is(api::WRONG_LAST_IN_FLIGHT) => Ok(LogReply::WrongLast),
-            Err(error) if is_full(&error) => Ok(LogReply::Full),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn tail(&self, stream: StreamId, lane: Lane) -> Result<LogReply, CallError> {
+    async fn tail(&self, engine: &Engine, stream: StreamId, lane: Lane) -> Result<LogReply, CallError> {
         let mut last = 0;
         for _ in 0..TAIL_LOOKS_MAX {
-            if let Some((sequence, block)) = self.last_block(stream, lane).await? {
+            if let Some((sequence, block)) = last_block(engine, stream, lane).await? {
                 return Ok(LogReply::Tail { sequence, block: Some(block) });
             }
             let found = self.state(stream, lane).await?.last;
@@ -163,25 +170,19 @@ impl ReplicaLog {
         Err(CallError::Unknown)
     }
 
-    /// Reads the block with the highest sequence.
-    async fn last_block(&self, stream: StreamId, lane: Lane) -> Result<Option<(u64, Bytes)>, CallError> {
-        let question = json!({ "last_by_subj": subject(stream, lane) });
-        let message = self.engine.request(direct_subject(stream, lane), None, question.to_string().into()).await?;
-        match api::direct(message)? {
-            Direct::Message(message) => {
-                let sequence = api::number(&message, api::SEQUENCE).ok_or(CallError::Unknown)?;
-                Ok(Some((sequence, message.payload)))
-            }
-            Direct::NotFound | Direct::End { .. } => Ok(None),
-        }
-    }
-
-    async fn scan(&self, stream: StreamId, lane: Lane, from: u64, most: usize) -> Result<LogReply, CallError> {
+    async fn scan(
+        &self,
+        engine: &Engine,
+        stream: StreamId,
+        lane: Lane,
+        from: u64,
+        most: usize,
+    ) -> Result<LogReply, CallError> {
         let from = from.max(1);
         // The engine stops behind the block that reaches the limit; so that block must still fit.
         let octets = most.saturating_sub(BLOCK_OCTETS_MAX).max(1);
         let question = json!({ "seq": from, "batch": SCAN_BLOCKS_MAX, "max_bytes": octets }).to_string();
-        let mut answers = self.engine.request_many(direct_subject(stream, lane), question.into()).await?;
+        let mut answers = engine.request_many(direct_subject(stream, lane), question.into()).await?;
         let (mut blocks, mut last): (Vec<(u64, Bytes)>, u64) = (Vec::new(), 0);
         while let Some(message) = answers.next().await {
             match api::direct(message)? {
@@ -267,6 +268,36 @@ impl ReplicaLog {
                 return Err(CallError::Unreadable(format!("a list of {total} streams ends after {before}")));
             }
         }
+    }
+}
+
+async fn append(
+    engine: &Engine,
+    stream: StreamId,
+    lane: Lane,
+    expected: u64,
+    block: Bytes,
+) -> Result<LogReply, CallError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(api::EXPECTED_LAST, expected.to_string());
+    match api::publish(engine, &stream.name(lane), subject(stream, lane), headers, block).await {
+        Ok(sequence) => Ok(LogReply::Appended { sequence }),
+        Err(error) if error.is(api::WRONG_LAST) || error.is(api::WRONG_LAST_IN_FLIGHT) => Ok(LogReply::WrongLast),
+        Err(error) if is_full(&error) => Ok(LogReply::Full),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the block with the highest sequence.
+async fn last_block(engine: &Engine, stream: StreamId, lane: Lane) -> Result<Option<(u64, Bytes)>, CallError> {
+    let question = json!({ "last_by_subj": subject(stream, lane) });
+    let message = engine.request(direct_subject(stream, lane), None, question.to_string().into()).await?;
+    match api::direct(message)? {
+        Direct::Message(message) => {
+            let sequence = api::number(&message, api::SEQUENCE).ok_or(CallError::Unknown)?;
+            Ok(Some((sequence, message.payload)))
+        }
+        Direct::NotFound | Direct::End { .. } => Ok(None),
     }
 }
 

@@ -80,8 +80,7 @@ fn begin_copy(member: &ClusterMember, message: &FramedMessage) -> Option<impl Fu
 
 /// Declares messages without a copy done.
 async fn withdraw(spool: &Spool, messages: &[FramedMessage]) -> Result<(), Error> {
-    let of_message =
-        |message: &FramedMessage| withdrawal(message.id(), message.recipients().len(), State::default());
+    let of_message = |message: &FramedMessage| withdrawal(message.id(), message.recipients().len(), State::default());
     let changes: Vec<Change> = messages.iter().flat_map(of_message).collect();
     spool.record(&changes)?.await
 }
