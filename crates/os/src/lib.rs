@@ -5,7 +5,7 @@
 //! because user ids belong to single threads, and the environment has no lock:
 //!
 //! 1. [`systemd`] takes what the service manager left in the environment, and the sockets it opened;
-//! 2. [`machine`] says who and where we are, [`limits`] allows more open files;
+//! 2. [`machine`] says who and where we are, [`limits`] allows more open files, [`memory`] sets the size of pages;
 //! 3. the caller binds what is still to bind;
 //! 4. [`accounts`] finds the user to become, [`privileges`] gives it its directories and becomes it, for good;
 //! 5. [`landlock`] and [`seccomp`] close files and system calls that are not needed from then on.
@@ -27,6 +27,7 @@ pub mod landlock;
 pub mod limits;
 pub mod login;
 pub mod machine;
+pub mod memory;
 pub mod nss;
 pub mod privileges;
 pub mod quickack;

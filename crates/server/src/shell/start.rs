@@ -54,7 +54,7 @@ use mail::{Node, QueueId, QueueIds};
 use observe::{Event, Severity};
 use operator::control::{self, ControlSocket};
 use operator::http::HttpAccess;
-use os::{accounts, descriptors, limits as files, machine, privileges, signals, systemd};
+use os::{accounts, descriptors, limits as files, machine, memory, privileges, signals, systemd};
 use spool::disk::Disk as _;
 use spool::disk::real::RealDisk;
 use spool::{Recovery, Spool};
@@ -119,6 +119,10 @@ impl Prepared {
         };
         prepared.warnings.extend(of_files.iter().filter(of_maps).map(config::Problem::line));
         prepared.loaded = Some(Arc::new(loaded.clone()));
+        if prepared.config.cluster.is_used() {
+            // Buffers of blocks and of the connections to engines come and go.
+            memory::use_small_pages();
+        }
         prepared.source = Some(source);
         let config = &prepared.config;
         prepared.authenticator = open_authenticator(config)?;
