@@ -346,9 +346,14 @@ impl Membership {
         self.revision.is_some() && self.refusal.is_none()
     }
 
-    /// Looks soon.
-    pub(crate) fn hasten(&mut self, now: Duration) {
-        self.list_at = self.list_at.min(now.max(self.list_sent_at + HASTENED_INTERVAL));
+    /// Takes the hint that a key below `node/`, or any of them, was written or removed.
+    ///
+    /// The entries of the view are renewed all the time: a look at each of these would cost the square of the number of
+    /// nodes. The next regular look is soon enough for them, so only an entry that is new hastens it.
+    pub(crate) fn changed(&mut self, now: Duration, key: &str) {
+        if !self.view.keys().any(|node| NodeEntry::key(*node) == key) {
+            self.list_at = self.list_at.min(now.max(self.list_sent_at + HASTENED_INTERVAL));
+        }
     }
 
     pub(crate) const fn set_draining(&mut self, now: Duration) {

@@ -209,7 +209,7 @@ impl Node {
     /// no harm.
     pub fn coordination_changed(&mut self, now: Duration, key: &str) {
         if key.starts_with(NODE_PREFIX) {
-            self.membership.hasten(now);
+            self.membership.changed(now, key);
         } else if key.starts_with(LIMIT_PREFIX) {
             self.limits.hasten(now, key);
         } else if let Some(stream) = StreamId::parse_claim_key(key) {

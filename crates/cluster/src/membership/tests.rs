@@ -174,3 +174,21 @@ fn a_later_version_waits_for_nodes_that_an_empty_list_lacks() {
     }
     assert_eq!(look(2, &[]), 2);
 }
+
+#[test]
+fn a_renewed_entry_hastens_no_look_and_a_new_one_does() {
+    let settings = Settings::new(ClusterId([7; 16]), NodeId(1), Incarnation(0xabc), 4);
+    let interval = settings.membership_interval;
+    let mut member = Membership::new(Duration::ZERO, settings, "mx1".to_owned());
+    let is_list = |request: &CoordinationRequest| matches!(request, CoordinationRequest::List { .. });
+    let (token, _) = next(&mut member, Duration::ZERO, is_list);
+    member.answered(Duration::ZERO, 1_000_000_000, token, CoordinationReply::Listed(vec![listed(&entry(2, "mx2"))]));
+    let soon = HASTENED_INTERVAL;
+    member.changed(soon, "node/2");
+    assert_eq!(member.list_at, interval, "the node is known");
+    member.changed(soon, "node/22");
+    assert_eq!(member.list_at, soon, "the name of a known node is the beginning of this one");
+    member.list_at = interval;
+    member.changed(soon, NODE_PREFIX);
+    assert_eq!(member.list_at, soon, "any entry may have changed");
+}
