@@ -210,6 +210,12 @@ pub enum Report {
         /// The message.
         id: QueueId,
     },
+    /// The owner delivers a message of an earlier start that no adopter took and no stream has: a result that the local log
+    /// lost may have been in a stream that was adopted. Recipients may get it twice (`duplicate=possible` in the log).
+    ResultUnknown {
+        /// The message.
+        id: QueueId,
+    },
     /// A block of a stream under adoption cannot be read; its mail stays with the former owner.
     BlockPassedOver {
         /// The stream.

@@ -194,6 +194,9 @@ impl Owner {
         for (id, message) in self.messages.iter_mut().filter(|(_, message)| message.is_uncertain) {
             message.is_uncertain = false;
             self.widowed.insert(*id);
+            if self.was_adopted && message.may_be_duplicate && message.copies.is_empty() {
+                self.actions.push_back(Action::Report(Report::ResultUnknown { id: *id }));
+            }
             if message.copies.is_empty() {
                 self.needs_copy.insert(*id);
             }

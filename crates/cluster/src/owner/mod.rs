@@ -128,6 +128,8 @@ pub(crate) struct Owner {
     /// Holders that may take new mail, best first.
     holders: Vec<NodeId>,
     has_uncertain: bool,
+    /// A stream of this node was adopted since the start.
+    was_adopted: bool,
     is_draining: bool,
     is_releasing: bool,
     /// Messages that an adoption can tick off.
@@ -151,6 +153,7 @@ impl Owner {
             streaming: BTreeSet::new(),
             holders: Vec::new(),
             has_uncertain: false,
+            was_adopted: false,
             is_draining: false,
             is_releasing: false,
             safe: Vec::new(),

@@ -203,6 +203,7 @@ impl Owner {
     }
 
     fn give_up(&mut self, now: Duration, stream: StreamId, taken: &[(QueueId, u16)]) {
+        self.was_adopted = true;
         let mut messages = 0;
         for (id, hops) in taken {
             if self.messages.get(id).is_none_or(|message| message.hops > *hops) {

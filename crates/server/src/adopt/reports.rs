@@ -48,6 +48,12 @@ pub(super) fn text(report: &Report) -> Option<(Severity, String)> {
             Severity::Warning,
             format!("{id}: the list of adopted mail is lost; it is delivered here, duplicate=possible"),
         ),
+        Report::ResultUnknown { id } => (
+            Severity::Warning,
+            format!(
+                "{id}: its result may have been among copies that were adopted; it is delivered here, duplicate=possible"
+            ),
+        ),
         Report::BlockPassedOver { stream, sequence, why } => (
             Severity::Error,
             format!(

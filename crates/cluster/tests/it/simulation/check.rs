@@ -30,6 +30,10 @@ pub(super) struct History {
     pub(super) excused: BTreeSet<QueueId>,
     /// Messages whose owner returned after the list of adopted mail was lost with the holder's disk.
     pub(super) unknown: BTreeSet<QueueId>,
+    /// Nodes with the life in which they learned that mail of theirs was adopted.
+    pub(super) given_up: BTreeSet<(usize, u32)>,
+    /// Recipients whose end some stream has stored.
+    pub(super) done: BTreeSet<(QueueId, u32)>,
     /// The streams that have stored a record of a message, each with the stream of the other copy that it names.
     pub(super) copied: BTreeMap<QueueId, BTreeSet<(StreamId, Option<StreamId>)>>,
     /// Deliveries whose result a crash of the node lost: past the dot, or not yet synced.
@@ -84,9 +88,11 @@ impl History {
         let list = self.deliveries.entry((id, recipient)).or_default();
         if let Some(earlier) = list.last().copied() {
             self.duplicates += usize::from(!self.unknown.contains(&id));
-            // A restart of the same node repeats what its local log did not have yet.
+            // A restart of the same node repeats what its local log did not have yet. If a stream had the result, and was
+            // adopted meanwhile, that must be reported.
             let is_lost = self.lost_results.contains(&(node, id, recipient));
-            let is_restart = earlier.node == node && earlier.life != life && is_lost;
+            let was_known = self.given_up.contains(&(node, life)) && self.done.contains(&(id, recipient));
+            let is_restart = earlier.node == node && earlier.life != life && is_lost && !was_known;
             if !is_flagged && !is_restart && !self.unknown.contains(&id) {
                 let text = format!("{id}/{recipient} went out twice, by {earlier:?} and mx{node}, unnoticed");
                 self.violation.get_or_insert(text);

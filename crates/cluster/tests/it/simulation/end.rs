@@ -40,14 +40,21 @@ impl World {
         }
     }
 
-    /// Notes the messages of a block that an engine has stored.
+    /// Notes messages and ends of a block that an engine has stored.
     pub(super) fn note_copies(&mut self, engine: usize, stream: StreamId, lane: Lane, sequence: u64) {
         let octets = self.engines[engine].lanes.get(&(stream, lane)).and_then(|store| store.blocks.get(&sequence));
         let block = octets.map(|octets| Block::read_of_versions(CLUSTER, READS, stream, lane, octets));
         for record in block.into_iter().flatten().flat_map(|block| block.records) {
-            if let Record::Accept(accepted) = record {
-                let copy = (stream, accepted.twin.map(|twin| twin.stream));
-                self.history.copied.entry(accepted.id).or_default().insert(copy);
+            match record {
+                Record::Accept(accepted) => {
+                    let copy = (stream, accepted.twin.map(|twin| twin.stream));
+                    self.history.copied.entry(accepted.id).or_default().insert(copy);
+                }
+                Record::Done(list) => {
+                    let ends = list.iter().filter_map(|one| Some((one.id, one.recipient?)));
+                    self.history.done.extend(ends);
+                }
+                _ => {}
             }
         }
     }

@@ -160,8 +160,14 @@ impl World {
             Action::Report(report) => {
                 self.log(|| format!("mx{node} {report:?}"));
                 self.history.report(&report);
-                if let Report::PossibleDuplicate { id } | Report::AdoptionUnknown { id } = report {
+                if let Report::PossibleDuplicate { id }
+                | Report::AdoptionUnknown { id }
+                | Report::ResultUnknown { id } = report
+                {
                     self.machines[node].log.flag(id);
+                }
+                if let Report::GivenUp { .. } = report {
+                    self.history.given_up.insert((node, life));
                 }
                 if let Report::AdoptionUnknown { id } = report {
                     self.history.unknown.insert(id);
