@@ -2,8 +2,9 @@
 
 use super::generate::{change_words, default_words, example, example_text, value_words, words, wrapped};
 use super::loaded::Loaded;
+use super::own_keys::may_be_shared;
 use super::parameter::Parameter;
-use super::parameters::all;
+use super::parameters::{all, section_of};
 use super::problem::{Problem, Severity, render};
 use super::reader::meant;
 use super::show;
@@ -159,12 +160,21 @@ fn one(parameter: &Parameter) -> String {
     add("default", &default_words(parameter));
     add("example", &format!("{} = {}", parameter.name(), example_text(parameter)));
     add("change", change_words(parameter));
+    add("cluster", cluster_words(parameter));
     add("since", parameter.since);
     if !parameter.reason.is_empty() {
         text.push('\n');
         text.push_str(&wrapped(parameter.reason, 90, "  "));
     }
     text
+}
+
+/// Whether `mailrace cluster push` may give the key to all nodes.
+fn cluster_words(parameter: &Parameter) -> &'static str {
+    match may_be_shared(section_of(parameter), parameter) {
+        true => "in the own file of a node, or in the shared one (mailrace cluster push)",
+        false => "in the own file of each node",
+    }
 }
 
 fn list(parameters: &[&Parameter]) -> String {
@@ -188,6 +198,6 @@ fn parameter_json(parameter: &Parameter) -> Value {
         "key": parameter.key, "summary": parameter.summary, "value": value_words(parameter),
         "expected": parameter.kind.expected(), "words": words, "default": default_words(parameter),
         "example": example_text(parameter), "change": change_words(parameter), "since": parameter.since,
-        "reason": parameter.reason,
+        "shared": may_be_shared(section_of(parameter), parameter), "reason": parameter.reason,
     })
 }

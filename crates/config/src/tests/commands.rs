@@ -55,6 +55,9 @@ fn explain_a_key_or_a_table() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    assert!(text.contains("cluster   in the own file of each node\n"), "{text}");
+    let text = explain("relay.from", Form::Text).expect("a key");
+    assert!(text.contains("or in the shared one (mailrace cluster push)"), "{text}");
     let text = explain("relay", Form::Text).expect("a table");
     assert!(text.contains("relay.from") && text.contains("relay.to") && text.lines().count() == 6, "{text}");
     assert!(explain("[[listen]]", Form::Text).expect("a table").contains("listen.address"));
