@@ -22,18 +22,20 @@ pub(crate) fn make_place(dir: &Path, needed: u64, disk: &dyn Disk) -> Result<Spa
     remove_earlier(dir, disk)?;
     let fails = |error: io::Error| Failure::io(dir.display(), &error);
     disk.create_dir(dir).map_err(fails)?;
-    let space = disk.space(dir).map_err(fails)?;
-    if space.free < needed {
-        let message = format!(
-            "{}: {} free, the demonstration takes up to {}; give it fewer --messages or another --dir",
-            dir.display(),
-            bytes(space.free),
-            bytes(needed)
-        );
-        return Err(Failure::new(Exit::CannotCreate, message));
-    }
+    let space = find_room(dir, needed, disk, "give it fewer --messages or another --dir")?;
     fs::write(dir.join(MARKER), MARKER_TEXT).map_err(fails)?;
     Ok(space)
+}
+
+/// Returns the room of a directory, or a failure with this next step if it is less than `needed` bytes.
+pub(crate) fn find_room(dir: &Path, needed: u64, disk: &dyn Disk, step: &str) -> Result<Space, Failure> {
+    let space = disk.space(dir).map_err(|error| Failure::io(dir.display(), &error))?;
+    if space.free >= needed {
+        return Ok(space);
+    }
+    let (dir, free, needed) = (dir.display(), bytes(space.free), bytes(needed));
+    let message = format!("{dir}: {free} free, the demonstration takes up to {needed}; {step}");
+    Err(Failure::new(Exit::CannotCreate, message))
 }
 
 fn remove_earlier(dir: &Path, disk: &dyn Disk) -> Result<(), Failure> {

@@ -11,14 +11,15 @@ mod story;
 
 use crate::demo::clock;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, bytes};
+use crate::output::Output;
+use crate::place::find_room;
 use balancer::Balancer;
 use bench::receiver::{Manners, Receiver};
 use clap::Args;
 use engines::DemoEngine;
 use nodes::DemoNode;
 use spool::disk::real::RealDisk;
-use spool::disk::{Disk as _, Space};
+use spool::disk::Space;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -117,17 +118,7 @@ fn place(arguments: &ClusterDemoArguments) -> Result<Space, Failure> {
     }
     std::fs::write(&marker, MARKER_TEXT).map_err(failed)?;
     clean(arguments)?;
-    let space = RealDisk::new().space(directory).map_err(failed)?;
-    if space.free < ROOM {
-        let text = format!(
-            "{}: {} free, the demonstration takes up to {}; choose another --dir",
-            directory.display(),
-            bytes(space.free),
-            bytes(ROOM)
-        );
-        return Err(Failure::new(Exit::CannotCreate, text));
-    }
-    Ok(space)
+    find_room(directory, ROOM, &RealDisk::new(), "choose another --dir")
 }
 
 fn clean(arguments: &ClusterDemoArguments) -> Result<(), Failure> {

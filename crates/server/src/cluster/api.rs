@@ -7,7 +7,7 @@ use super::connection::{Engine, NoAnswer};
 use super::error::EngineAccessError;
 use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt;
 
 /// Another message has the place: the expected last sequence is not the last one.
@@ -102,6 +102,25 @@ impl From<NoAnswer> for CallError {
             NoAnswer::Unknown => Self::Unknown,
         }
     }
+}
+
+/// The configuration of a stream on so many servers that keeps the last message of each subject.
+pub(super) fn last_of_subjects(name: &str, subjects: &str, replicas: usize) -> Value {
+    json!({
+        "name": name,
+        "subjects": [subjects],
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": replicas,
+        "discard": "new",
+        "max_consumers": -1,
+        "max_msgs": -1,
+        "max_msgs_per_subject": 1,
+        "max_bytes": -1,
+        "max_age": 0,
+        "max_msg_size": -1,
+        "allow_direct": true,
+    })
 }
 
 /// Asks the JetStream API, as `STREAM.INFO.NAME`.

@@ -49,21 +49,7 @@ impl BundleStore {
     /// No answer, or the reason of the engine.
     pub(super) async fn prepare(&self, replicas: usize, kept: &[BundleDigest]) -> Result<(), EngineAccessError> {
         let failed = |error: CallError| error.of(&format!("stream \"{STREAM}\" with {replicas} copies"));
-        let config = json!({
-            "name": STREAM,
-            "subjects": [SUBJECTS],
-            "retention": "limits",
-            "storage": "file",
-            "num_replicas": replicas,
-            "discard": "new",
-            "max_consumers": -1,
-            "max_msgs": -1,
-            "max_msgs_per_subject": 1,
-            "max_bytes": -1,
-            "max_age": 0,
-            "max_msg_size": -1,
-            "allow_direct": true,
-        });
+        let config = api::last_of_subjects(STREAM, SUBJECTS, replicas);
         match api::call(&self.engine, &format!("STREAM.CREATE.{STREAM}"), &config).await {
             Ok(_) => {}
             // Of another number of copies.

@@ -264,22 +264,9 @@ fn live(entry: StoredKey) -> Option<KeyValue> {
 }
 
 fn bucket_config(replicas: usize) -> Value {
-    json!({
-        "name": key::BUCKET_STREAM,
-        "subjects": [key::BUCKET_SUBJECTS],
-        "retention": "limits",
-        "storage": "file",
-        "num_replicas": replicas,
-        "discard": "new",
-        "max_consumers": -1,
-        "max_msgs": -1,
-        "max_msgs_per_subject": 1,
-        "max_bytes": -1,
-        "max_age": 0,
-        "max_msg_size": -1,
-        "allow_direct": true,
-        "allow_rollup_hdrs": true,
-        "allow_msg_ttl": true,
-        "deny_delete": true,
-    })
+    let mut config = api::last_of_subjects(key::BUCKET_STREAM, key::BUCKET_SUBJECTS, replicas);
+    for field in ["allow_rollup_hdrs", "allow_msg_ttl", "deny_delete"] {
+        config[field] = Value::Bool(true);
+    }
+    config
 }
