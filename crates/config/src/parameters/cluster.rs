@@ -42,7 +42,8 @@ pub(super) static CLUSTER: Section = Section {
             "[]",
             "[\"10.0.0.3:4222\", \"10.0.0.1:4222\", \"10.0.0.2:4222\"]",
             "the nats-server of each node, that of this node first",
-            "The others are used while the first does not answer.",
+            "Copies go to the server of their node in one step; what fails there, and all else, goes by way of the first. The others \
+             are used while the first does not answer.",
         )
         .restart(),
         fixed(

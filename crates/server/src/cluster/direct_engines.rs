@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time for which a connection is not used after a request without an answer.
-const AVOIDED_FOR: Duration = Duration::from_secs(10);
+pub(super) const AVOIDED_FOR: Duration = Duration::from_secs(10);
 /// Time between two attempts at the first connection; the library makes the later ones.
 const CONNECT_RETRY_TIME: Duration = Duration::from_secs(5);
 /// Time until the server of a lane is asked for again.

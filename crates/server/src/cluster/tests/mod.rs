@@ -4,6 +4,7 @@ mod bundles;
 mod cluster_of_three;
 mod coordination;
 mod cost;
+mod direct_engines;
 mod engine_checks;
 mod facts;
 mod member;
