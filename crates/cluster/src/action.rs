@@ -33,6 +33,7 @@ pub(crate) enum Purpose {
     MemberPut,
     MemberList,
     MemberDelete,
+    MemberMark,
     /// A shared limit, by its number at this node.
     Limit(u64),
 }

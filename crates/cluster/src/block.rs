@@ -296,6 +296,12 @@ impl Block {
         })
     }
 
+    /// True for a block that says that an adoption of the stream has ended.
+    #[must_use]
+    pub fn ends_adoption(&self) -> bool {
+        self.records.iter().any(|record| matches!(record, Record::Adopted(adopted) if adopted.is_last))
+    }
+
     /// Reads a block of one lane of a stream.
     ///
     /// # Errors

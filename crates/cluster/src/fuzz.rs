@@ -9,7 +9,7 @@
 use crate::block::{Block, BlockHeader};
 use crate::claim::Claim;
 use crate::identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
-use crate::membership::NodeEntry;
+use crate::membership::{DepartureMark, NodeEntry};
 use crate::record::{Cursor, Record};
 use bytes::{Bytes, BytesMut};
 
@@ -83,10 +83,14 @@ pub fn claim(data: &[u8]) {
     }
 }
 
-/// The entry of a node.
+/// The entry of a node, and the mark of one that left.
 pub fn node_entry(data: &[u8]) {
     if let Some(entry) = NodeEntry::parse(data) {
         assert_eq!(NodeEntry::parse(entry.to_string().as_bytes()), Some(entry));
+    }
+    if let Some(mark) = DepartureMark::parse(data) {
+        assert_eq!(DepartureMark::parse(mark.to_string().as_bytes()), Some(mark));
+        assert_eq!(NodeEntry::parse(data), None, "a mark is no entry");
     }
 }
 
@@ -150,14 +154,17 @@ mod tests {
             reads: crate::block::BlockVersions::default(),
             writes: 1,
             is_draining: false,
+            is_departing: true,
             clock_us: 5,
         };
+        let mark = DepartureMark { cluster: CLUSTER, node: NodeId(3), by: NodeId(1), is_empty: false };
         let claim = Claim { adopter: Some(NodeId(2)), ..Claim::default() };
         let claim = claim.decided(Incarnation(1), Epoch(4), AdoptedCopy::First).moved(Incarnation(2), Epoch(3));
         let mut samples = vec![
             all.to_vec(),
             header.write(&records).0.to_vec(),
             entry.to_string().into_bytes(),
+            mark.to_string().into_bytes(),
             claim.write().to_vec(),
         ];
         for record in records {

@@ -10,6 +10,21 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub [u8; 16]);
 
+impl ClusterId {
+    /// Reads 32 hex digits; `None` for any other text.
+    #[must_use]
+    pub fn parse(digits: &str) -> Option<Self> {
+        if digits.len() != 32 || !digits.is_ascii() {
+            return None;
+        }
+        let mut octets = [0; 16];
+        for (octet, at) in octets.iter_mut().zip((0..32).step_by(2)) {
+            *octet = u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()?;
+        }
+        Some(Self(octets))
+    }
+}
+
 impl fmt::Display for ClusterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

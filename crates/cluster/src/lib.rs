@@ -16,6 +16,7 @@
 //! | `stream_writer` | writes one lane of a stream with one block in flight |
 //! | `owner` | accepts mail, places copies, says what may be delivered |
 //! | `adopter` | takes over the mail of a node that is gone |
+//! | `departure` | what a node leaves behind that is gone for good: its rows of shared limits, its mark |
 //! | `membership`, `engine` | who takes part, and the reasons to refuse a node or an engine |
 //! | `node` | all of these behind one interface |
 //! | `rendezvous` | the order of holders |
@@ -33,6 +34,7 @@ mod adopter;
 mod block;
 mod claim;
 mod coordination;
+mod departure;
 mod engine;
 pub mod fuzz;
 mod host_status;
@@ -58,11 +60,15 @@ pub use block::{
 };
 pub use claim::{AdoptedCopy, Claim, ClaimError, OwnerLife};
 pub use coordination::{CoordinationReply, CoordinationRequest, KeyValue};
+pub use departure::{
+    ROW_WATCH, Removal, RemovalAction, RemovalEnd, RowAction, RowRemoval, RowRemovalEnd, WaitingMail, WaitingReason,
+};
 pub use engine::{ENGINE_VERSION_MIN, EngineError, EngineFacts, check_engine};
 pub use host_status::{HostState, HostStatus, HostStatusBoard, PUBLISH_INTERVAL, STATUS_DESTINATIONS_MAX, STATUS_TTL};
 pub use identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
 pub use membership::{
-    CLOCK_DIFFERENCE_MAX, MembershipError, NODE_PREFIX, NodeEntry, OwnEntryDecision, judge_node, judge_own_entry,
+    CLOCK_DIFFERENCE_MAX, DepartureMark, MembershipError, NODE_PREFIX, NodeEntry, OwnEntryDecision, judge_node,
+    judge_own_entry,
 };
 pub use node::Node;
 pub use record::{
@@ -80,5 +86,5 @@ pub use shared_config::{
     CONFIG_PREFIX, ConfigView, Examined, FollowAction, Follower, FollowerStatus, NodeReport, Push, PushAction,
     PushAnswer, PushClaim, PushEnd, PushId, PushNode, PushOptions, bundle_path_fault,
 };
-pub use shared_limits::{LimitGrant, LimitStatus, LimitUse, SHARED_LIMITS_MAX};
+pub use shared_limits::{LIMIT_PREFIX, LimitGrant, LimitStatus, LimitUse, SHARED_LIMITS_MAX};
 pub use status::{AdoptionStatus, ClusterStatus, HostageReason, HostageStatus, OwnerCounts, StreamState, StreamStatus};

@@ -2,8 +2,10 @@
 //!
 //! An entry is one line of text under `node/NUMBER`, written again every [`Settings::membership_interval`] with
 //! compare-and-set and a time to live. A node that is missing from a fresh view may be adopted from; ownership itself
-//! does not hang on the entry but on the shadow streams.
+//! does not hang on the entry but on the shadow streams. A node that left for good has a [`DepartureMark`] in the place
+//! of its entry, below the same prefix, so that one look shows both.
 
+mod mark;
 mod readers;
 #[cfg(test)]
 mod tests;
@@ -14,6 +16,7 @@ use crate::coordination::{CoordinationReply, CoordinationRequest, KeyValue};
 use crate::identity::{ClusterId, Incarnation, NodeId};
 use crate::settings::Settings;
 use bytes::Bytes;
+pub use mark::DepartureMark;
 use readers::Readers;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,6 +60,8 @@ pub struct NodeEntry {
     pub writes: u16,
     /// It takes no new mail and holds no new copies.
     pub is_draining: bool,
+    /// It leaves the cluster for good: the other nodes take the copies that it holds elsewhere.
+    pub is_departing: bool,
     /// Its clock, in microseconds since 1970, when the entry was written.
     pub clock_us: u64,
 }
@@ -76,16 +81,8 @@ impl NodeEntry {
         let field = |name: &str| text.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
         // An entry without these two is of a program that knows version 1 alone.
         let number = |name: &str| field(name).map_or(Some(1), |text| text.parse().ok());
-        let mut cluster = [0; 16];
-        let digits = field("cluster")?;
-        if digits.len() != 32 || !digits.is_ascii() {
-            return None;
-        }
-        for (byte, at) in cluster.iter_mut().zip((0..32).step_by(2)) {
-            *byte = u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()?;
-        }
         Some(Self {
-            cluster: ClusterId(cluster),
+            cluster: ClusterId::parse(field("cluster")?)?,
             node: NodeId(field("node")?.parse().ok()?),
             name: field("name")?.to_owned(),
             incarnation: Incarnation(field("incarnation")?.parse().ok()?),
@@ -93,6 +90,7 @@ impl NodeEntry {
             reads: BlockVersions { oldest: number("oldest")?, newest: number("blocks")? },
             writes: number("writes")?,
             is_draining: field("drain")? == "1",
+            is_departing: field("depart") == Some("1"),
             clock_us: field("clock")?.parse().ok()?,
         })
     }
@@ -113,7 +111,8 @@ impl fmt::Display for NodeEntry {
             self.writes,
             u8::from(self.is_draining),
             self.clock_us
-        )
+        )?;
+        if self.is_departing { f.write_str(" depart=1") } else { Ok(()) }
     }
 }
 
@@ -283,6 +282,10 @@ pub(crate) struct Membership {
     list_attempt: u64,
     list_sent_at: Duration,
     view: BTreeMap<NodeId, NodeEntry>,
+    /// Marks of nodes that left, with their revisions.
+    marks: BTreeMap<NodeId, (DepartureMark, u64)>,
+    /// The mark that is written before the own entry is removed.
+    own_mark: Option<DepartureMark>,
     /// When the last answered look was asked for.
     viewed_at: Option<Duration>,
     readers: Readers,
@@ -311,6 +314,7 @@ impl Membership {
             reads: settings.block_versions,
             writes: settings.block_version,
             is_draining: false,
+            is_departing: false,
             clock_us: 0,
         };
         Self {
@@ -325,6 +329,8 @@ impl Membership {
             list_attempt: 0,
             list_sent_at: now,
             view: BTreeMap::new(),
+            marks: BTreeMap::new(),
+            own_mark: None,
             viewed_at: None,
             readers: Readers::new(now),
             refusal: None,
@@ -361,10 +367,23 @@ impl Membership {
         self.put_at = now;
     }
 
+    /// Tells the others that this node leaves for good.
+    pub(crate) const fn set_departing(&mut self, now: Duration) {
+        self.entry.is_departing = true;
+        self.set_draining(now);
+    }
+
     /// Removes the own entry.
     pub(crate) const fn leave(&mut self, now: Duration) {
         self.is_leaving = true;
         self.put_at = now;
+    }
+
+    /// Writes the own mark, and removes the own entry then.
+    pub(crate) const fn depart(&mut self, now: Duration, is_empty: bool) {
+        let (cluster, node) = (self.entry.cluster, self.entry.node);
+        self.own_mark = Some(DepartureMark { cluster, node, by: node, is_empty });
+        self.leave(now);
     }
 
     /// True while the view may be used to say that a node is gone.
@@ -375,6 +394,31 @@ impl Membership {
     /// The entry of a node in the last view.
     pub(crate) fn entry(&self, node: NodeId) -> Option<&NodeEntry> {
         self.view.get(&node)
+    }
+
+    /// True while this node leaves for good.
+    pub(crate) const fn is_departing(&self) -> bool {
+        self.entry.is_departing
+    }
+
+    /// True for a node that runs and does not leave for good.
+    pub(crate) fn stays(&self, node: NodeId) -> bool {
+        self.entry(node).is_some_and(|entry| !entry.is_departing)
+    }
+
+    /// The nodes that run and do not leave for good.
+    pub(crate) fn staying(&self) -> impl Iterator<Item = NodeId> {
+        self.view.values().filter(|entry| !entry.is_departing).map(|entry| entry.node)
+    }
+
+    /// Marks of nodes that left and have not come back.
+    pub(crate) fn departed(&self) -> impl Iterator<Item = &DepartureMark> {
+        self.marks.values().map(|(mark, _)| mark).filter(|mark| !self.view.contains_key(&mark.node))
+    }
+
+    /// True for a node that left and has not come back.
+    pub(crate) fn has_departed(&self, node: NodeId) -> bool {
+        self.departed().any(|mark| mark.node == node)
     }
 
     /// The block version to write.
@@ -416,6 +460,9 @@ impl Membership {
         self.attempt += 1;
         self.put_attempt = self.attempt;
         self.entry.clock_us = wall_us;
+        if let Some(action) = self.poll_mark() {
+            return Some(action);
+        }
         let key = NodeEntry::key(self.entry.node);
         let expected = self.revision.unwrap_or(0);
         if self.is_leaving {
@@ -428,6 +475,24 @@ impl Membership {
         // An entry that expired is no rival; a conflict soon after an answered put is one.
         self.would_be_rival = std::mem::take(&mut self.is_confirmed) && expected != 0;
         Some(self.coordinate(Purpose::MemberPut, self.put_attempt, request))
+    }
+
+    /// Writes the own mark before the entry is removed, or removes the mark of an earlier time before there is an entry.
+    fn poll_mark(&mut self) -> Option<Action> {
+        let key = DepartureMark::key(self.entry.node);
+        let found = self.marks.get(&self.entry.node).map(|(_, revision)| *revision);
+        match (self.own_mark, found) {
+            (Some(mark), found) => {
+                let (value, expected) = (Bytes::from(mark.to_string()), found.unwrap_or(0));
+                let request = CoordinationRequest::Put { key, value, expected, ttl: None };
+                Some(self.coordinate(Purpose::MemberMark, self.attempt, request))
+            }
+            (None, Some(expected)) if !self.is_leaving => {
+                let request = CoordinationRequest::Delete { key, expected };
+                Some(self.coordinate(Purpose::MemberMark, self.attempt, request))
+            }
+            _ => None,
+        }
     }
 
     fn coordinate(&self, purpose: Purpose, attempt: u64, request: CoordinationRequest) -> Action {
@@ -448,6 +513,13 @@ impl Membership {
                 self.seen = Some(0);
                 self.list_at = now;
             }
+            (Purpose::MemberMark, CoordinationReply::Written { .. }) => {
+                // The next look shows it too.
+                self.own_mark = None;
+                self.marks.remove(&self.entry.node);
+                self.put_at = now;
+            }
+            (Purpose::MemberMark, CoordinationReply::Conflict) => self.list_at = now,
             (Purpose::MemberDelete, CoordinationReply::Written { .. }) => self.revision = None,
             (Purpose::MemberDelete, CoordinationReply::Conflict) => {
                 // Removed, expired, or written by a put under way: the next look says which.
@@ -463,6 +535,8 @@ impl Membership {
                 self.viewed_at = Some(self.list_sent_at);
                 self.look(wall_us, &list);
                 self.readers.look(now, was_fresh, self.view.values());
+                let departed: Vec<NodeId> = self.departed().map(|mark| mark.node).collect();
+                self.readers.forget(&departed);
                 let steady_for = self.settings.membership_ttl * STEADY_TTLS;
                 self.entry.writes = self.readers.version(now, &self.entry, steady_for);
             }
@@ -472,8 +546,12 @@ impl Membership {
 
     fn look(&mut self, wall_us: u64, list: &[KeyValue]) {
         self.view.clear();
+        self.marks.clear();
         let mut own = None;
         for kv in list {
+            if let Some(mark) = DepartureMark::parse(&kv.value).filter(|mark| mark.cluster == self.entry.cluster) {
+                self.marks.insert(mark.node, (mark, kv.revision));
+            }
             let Some(entry) = NodeEntry::parse(&kv.value) else { continue };
             if entry.node == self.entry.node {
                 own = Some((entry.clone(), kv.revision));

@@ -11,7 +11,7 @@ use crate::action::{Action, LocalMessage, NewMessage, OnNoReplica, Purpose, Toke
 use crate::adopter::{Adopter, OpenParts};
 use crate::coordination::CoordinationReply;
 use crate::identity::{NodeId, StreamId};
-use crate::membership::{Membership, MembershipError, NODE_PREFIX, NodeEntry};
+use crate::membership::{DepartureMark, Membership, MembershipError, NODE_PREFIX, NodeEntry};
 use crate::owner::Owner;
 use crate::record::{Completion, Outcome};
 use crate::rendezvous::holders_of;
@@ -133,7 +133,7 @@ impl Node {
         let foreign: BTreeSet<StreamId> = self.owner.foreign_streams().collect();
         let members = &self.membership;
         let is_fresh = members.is_fresh(now);
-        let is_gone = |node| is_fresh && members.entry(node).is_none();
+        let is_gone = |node| is_fresh && !members.stays(node);
         let is_wanted = |stream: &StreamId| {
             let is_deputy = stream.owner != me && is_gone(stream.owner) && is_gone(stream.holder);
             stream.holder == me && stream.owner != me || foreign.contains(stream) || is_deputy
@@ -223,6 +223,9 @@ impl Node {
     fn choose_holders(&mut self, now: Duration) {
         // Without a majority the last view stays: copies need none.
         if self.membership.is_fresh(now) {
+            let departed: BTreeSet<NodeId> = self.membership.departed().map(|mark| mark.node).collect();
+            let leaving = self.membership.entries().filter(|entry| entry.is_departing).map(|entry| entry.node);
+            self.owner.set_departed(now, leaving.chain(departed.iter().copied()).collect(), &departed);
             let nodes = self.membership.entries().filter(|entry| !entry.is_draining).map(|entry| entry.node);
             self.owner.set_holders(now, holders_of(self.settings.node, nodes));
         }
@@ -311,10 +314,12 @@ impl Node {
         self.limits.left_out()
     }
 
-    /// Nodes that belong to the cluster, as far as this one knows: those that run, and those that have streams.
+    /// Nodes that belong to the cluster, as far as this one knows: those that run, and those that have streams and have
+    /// not left.
     fn nodes(&self) -> u32 {
         let mut nodes: BTreeSet<NodeId> = self.streams.iter().flat_map(|one| [one.owner, one.holder]).collect();
         nodes.extend(self.membership.entries().map(|entry| entry.node));
+        nodes.retain(|node| !self.membership.has_departed(*node));
         nodes.insert(self.settings.node);
         u32::try_from(nodes.len()).unwrap_or(u32::MAX)
     }
@@ -345,6 +350,66 @@ impl Node {
     /// Removes the node's entry, as the last step before it exits.
     pub const fn leave(&mut self, now: Duration) {
         self.membership.leave(now);
+    }
+
+    /// Tells the other nodes that this one leaves for good: as [`Node::announce_drain`], and they take the copies that it
+    /// holds elsewhere. From now on it begins no adoption.
+    pub const fn announce_departure(&mut self, now: Duration) {
+        self.membership.set_departing(now);
+        self.owner.depart();
+    }
+
+    /// True behind [`Node::announce_departure`].
+    #[must_use]
+    pub const fn is_departing(&self) -> bool {
+        self.membership.is_departing()
+    }
+
+    /// Ends the use of shared limits for good: [`Node::use_limit`] grants nothing, and no row is renewed. No use may be
+    /// under way.
+    pub fn close_limits(&mut self) {
+        self.limits.close();
+    }
+
+    /// True when other nodes have adopted all mail of this one, after [`Node::announce_departure`] and
+    /// [`Node::release`]. What is still live here has no copy, and no other node takes it.
+    #[must_use]
+    pub fn is_handed_over(&self) -> bool {
+        self.owner.is_handed_over() && self.adoptions() == 0
+    }
+
+    /// Messages of this node that no other one has taken over, as far as it knows.
+    #[must_use]
+    pub fn not_handed_over(&self) -> usize {
+        self.owner.not_handed_over()
+    }
+
+    /// Owners whose mail has copies on the engine of this node, each with their number if it is known. Mail of a node
+    /// that has left is with others.
+    #[must_use]
+    pub fn copies_held(&self) -> Vec<(NodeId, Option<u64>)> {
+        let me = self.settings.node;
+        let is_held = |stream: &&StreamId| {
+            let next = StreamId { generation: stream.generation + 1, ..**stream };
+            let is_latest = !self.streams.contains(&next);
+            stream.holder == me && stream.owner != me && is_latest && !self.membership.has_departed(stream.owner)
+        };
+        let copies = |stream: &StreamId| {
+            let copies = self.adopters.get(stream).and_then(Adopter::copies_held);
+            (stream.owner, copies)
+        };
+        self.streams.iter().filter(is_held).map(copies).filter(|(_, copies)| *copies != Some(0)).collect()
+    }
+
+    /// Writes the mark of this node, and removes its entry, as the last step before it exits for good. `is_empty`: no
+    /// other node has copies on its engine. [`Node::is_member`] says when it is done.
+    pub const fn depart(&mut self, now: Duration, is_empty: bool) {
+        self.membership.depart(now, is_empty);
+    }
+
+    /// Nodes that left for good and have not come back.
+    pub fn departed(&self) -> impl Iterator<Item = &DepartureMark> {
+        self.membership.departed()
     }
 
     /// True for a live message of this node.
@@ -401,7 +466,10 @@ impl Node {
         let is_silent = |stream: &StreamId| self.adopters.get(stream).is_some_and(|adopter| adopter.is_silent(now));
         let is_absent =
             |stream: &&StreamId| members.entry(stream.owner).is_none() || !has_majority && is_silent(stream);
+        // A node that left with an empty engine has nobody's mail.
+        let empty: BTreeSet<NodeId> = members.departed().filter(|mark| mark.is_empty).map(|mark| mark.node).collect();
         let absent = self.streams.iter().filter(is_latest).filter(is_absent);
+        let absent = absent.filter(|stream| !empty.contains(&stream.holder));
         absent
             .filter_map(|stream| {
                 let adopter = self.adopters.get(stream)?;

@@ -54,6 +54,13 @@ impl ShareTable {
         self.rows.iter().find(|row| row.node == node)
     }
 
+    /// The table without the row of a node: the others may use its amount.
+    #[must_use]
+    pub(crate) fn without(mut self, node: NodeId) -> Self {
+        self.rows.retain(|row| row.node != node);
+        self
+    }
+
     /// True when another node could use more than it has.
     #[must_use]
     pub fn is_wanted_by_others(&self, node: NodeId) -> bool {

@@ -15,8 +15,8 @@ use std::time::Duration;
 pub const SHARED_LIMITS_MAX: usize = 1_000;
 /// Time without a report after which a limit is forgotten; until then a demand that sinks is not told.
 const UNUSED_TIME: Duration = Duration::from_secs(10);
-/// Keys of tables.
-pub(crate) const LIMIT_PREFIX: &str = "limit/";
+/// The prefix of the keys of tables.
+pub const LIMIT_PREFIX: &str = "limit/";
 
 /// The use of a next hop with a shared limit by this node, in units of the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +79,8 @@ pub(crate) struct SharedLimits {
     next_at: Option<Duration>,
     /// Next hops that got no place in `limits`.
     left_out: u64,
+    /// This node leaves the cluster, and uses none any more.
+    is_closed: bool,
 }
 
 impl SharedLimits {
@@ -91,11 +93,15 @@ impl SharedLimits {
             follow: VecDeque::new(),
             next_at: None,
             left_out: 0,
+            is_closed: false,
         }
     }
 
     /// Takes a report and returns what may be done until the next one. `nodes` belong to the cluster.
     pub(crate) fn report(&mut self, now: Duration, name: &str, nodes: u32, usage: LimitUse) -> LimitGrant {
+        if self.is_closed {
+            return LimitGrant { amount: 0, excess: usage.in_use };
+        }
         let number = match self.numbers.get(name) {
             Some(number) => *number,
             None if self.limits.len() >= SHARED_LIMITS_MAX => {
@@ -128,6 +134,15 @@ impl SharedLimits {
         self.limits.insert(number, kept);
         self.numbers.insert(name.to_owned(), number);
         number
+    }
+
+    /// Gives all limits up: none is renewed and none granted. Requests under way may still be carried out.
+    pub(crate) fn close(&mut self) {
+        self.is_closed = true;
+        self.limits.clear();
+        self.numbers.clear();
+        self.follow.clear();
+        self.next_at = None;
     }
 
     /// Has the shares looked at by this time.
@@ -292,6 +307,17 @@ mod tests {
         assert_eq!(limits.wake_at(), None);
         let table = crate::share_table::ShareTable::read(&store.0.unwrap().value).unwrap();
         assert_eq!(table.used(), 0, "{table:?}");
+    }
+
+    #[test]
+    fn a_node_that_leaves_uses_no_limit_and_renews_none() {
+        let (mut limits, mut store) = (SharedLimits::new(NodeId(1)), Store::default());
+        limits.report(MS, "x", 1, usage(7, 0));
+        store.serve(MS, &mut limits);
+        assert_eq!(limits.report(MS * 2, "x", 1, usage(7, 0)).amount, 7);
+        limits.close();
+        assert_eq!(limits.report(MS * 3, "x", 1, usage(7, 3)), LimitGrant { amount: 0, excess: 3 });
+        assert_eq!((limits.wake_at(), limits.poll(Duration::from_secs(60))), (None, None));
     }
 
     #[test]

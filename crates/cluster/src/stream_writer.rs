@@ -186,6 +186,15 @@ impl StreamWriter {
         self.state = State::TailWanted(at);
     }
 
+    /// Writes and asks nothing until [`StreamWriter::read_tail`].
+    pub(crate) fn close(&mut self) {
+        self.sent.clear();
+        drop(self.take_unsent());
+        self.is_fencing = false;
+        self.proven_at = None;
+        self.state = State::Closed;
+    }
+
     /// Sets the version of the blocks to come.
     pub(crate) const fn set_version(&mut self, version: u16) {
         self.settings.version = version;

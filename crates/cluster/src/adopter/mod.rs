@@ -119,6 +119,8 @@ pub(crate) struct Adopter {
     live: Option<u64>,
     /// The highest sequence that this node has seen at the tail.
     highest: u64,
+    /// The tail says that an adoption has ended, or there is no block at all.
+    is_over: bool,
     /// The engine lost blocks that it had: their mail waits for the owner.
     lacks_blocks: bool,
     /// The reason why the last attempt stopped.
@@ -164,6 +166,7 @@ impl Adopter {
             watched_at: now,
             live: None,
             highest: 0,
+            is_over: false,
             lacks_blocks: false,
             stopped: None,
             ask_at: now,
@@ -210,6 +213,11 @@ impl Adopter {
     /// Live messages by the last heartbeat that this node has seen, without those that it took.
     pub(crate) fn live(&self) -> Option<u64> {
         self.live.map(|live| live.saturating_sub(self.taken as u64))
+    }
+
+    /// The live messages of the stream by the last heartbeat, `None` if this node has seen none; 0 behind an adoption.
+    pub(crate) fn copies_held(&self) -> Option<u64> {
+        if self.is_over { Some(0) } else { self.live() }
     }
 
     /// True when the tail of the stream has not moved for long.

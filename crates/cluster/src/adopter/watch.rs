@@ -3,6 +3,7 @@
 use super::content::StreamContent;
 use super::{Adopter, Step};
 use crate::action::{Action, Report};
+use crate::block::Block;
 use crate::identity::StreamId;
 use crate::membership::{Membership, NodeEntry};
 use crate::record::Record;
@@ -13,8 +14,7 @@ use std::time::Duration;
 
 /// True when the last block says that an adoption has ended.
 fn is_over(tail: &StreamTail) -> bool {
-    let ends = |record: &Record| matches!(record, Record::Adopted(adopted) if adopted.is_last);
-    tail.block.iter().flat_map(|block| &block.records).any(ends)
+    tail.block.as_ref().is_some_and(Block::ends_adoption)
 }
 
 /// Silences after which the adoption of another node counts as stuck.
@@ -59,6 +59,7 @@ impl Adopter {
         } else if self.stopped == Some(HostageReason::Damaged) {
             self.stopped = None;
         }
+        self.is_over = tail.sequence == 0 || is_over(tail);
         let heartbeat = |record: &Record| match record {
             Record::Heartbeat { live } => Some(*live),
             _ => None,
@@ -83,14 +84,13 @@ impl Adopter {
             return false;
         }
         let is_alive = |node| members.entry(node).is_some();
-        // The holder has the bytes on its own disk; when it is gone too, the owner itself or the next node in order.
+        // The holder has the bytes on its own disk; when it is gone too, the owner itself or the next node in order. A
+        // node that leaves for good begins no adoption.
         let me = self.settings.node;
-        let deputy = || holders_of(owner, members.entries().map(|entry| entry.node)).first().copied();
-        let is_candidate = holder == me
-            || writer == me
-            || self.has_open_part
-            || owner == me
-            || !is_alive(holder) && !is_alive(owner) && deputy() == Some(me);
+        let deputy = || holders_of(owner, members.staying()).first().copied();
+        let may_begin = !members.is_departing()
+            && (holder == me || !members.stays(holder) && !members.stays(owner) && deputy() == Some(me));
+        let is_candidate = may_begin || writer == me || self.has_open_part || owner == me;
         let is_silent = now >= since + self.settings.silence || self.settings.sabotage.no_wait;
         if !is_candidate {
             return false;

@@ -35,6 +35,11 @@ impl Readers {
         self.newest.retain(|_, (_, seen_at)| now < *seen_at + READER_TIME);
     }
 
+    /// Forgets nodes that left for good.
+    pub(super) fn forget(&mut self, departed: &[NodeId]) {
+        departed.iter().for_each(|node| drop(self.newest.remove(node)));
+    }
+
     /// The version to write; `steady_for` is the time of fresh views behind which it may rise.
     pub(super) fn version(&self, now: Duration, own: &NodeEntry, steady_for: Duration) -> u16 {
         let newest = self.newest.values().map(|(newest, _)| *newest).min().unwrap_or(own.reads.newest);

@@ -12,6 +12,7 @@ fn entry(node: u16, name: &str) -> NodeEntry {
         reads: BlockVersions { oldest: 1, newest: 2 },
         writes: 1,
         is_draining: false,
+        is_departing: false,
         clock_us: 1_000_000_000,
     }
 }
@@ -46,7 +47,9 @@ fn an_entry_reads_back_and_may_lack_later_fields() {
     assert_eq!(NodeEntry::parse(text.as_bytes()), Some(entry.clone()));
     let early = text.replace(" oldest=1 writes=1", "").replace("blocks=2", "blocks=1");
     let reads = BlockVersions { oldest: 1, newest: 1 };
-    assert_eq!(NodeEntry::parse(early.as_bytes()), Some(NodeEntry { reads, ..entry }));
+    assert_eq!(NodeEntry::parse(early.as_bytes()), Some(NodeEntry { reads, ..entry.clone() }));
+    let departing = NodeEntry { is_departing: true, ..entry };
+    assert_eq!(NodeEntry::parse(departing.to_string().as_bytes()), Some(departing));
 }
 
 #[test]
@@ -191,4 +194,96 @@ fn a_renewed_entry_hastens_no_look_and_a_new_one_does() {
     member.list_at = interval;
     member.changed(soon, NODE_PREFIX);
     assert_eq!(member.list_at, soon, "any entry may have changed");
+}
+
+fn mark(node: u16) -> DepartureMark {
+    DepartureMark { cluster: ClusterId([7; 16]), node: NodeId(node), by: NodeId(node), is_empty: true }
+}
+
+fn listed_mark(node: u16, revision: u64) -> KeyValue {
+    KeyValue { key: DepartureMark::key(NodeId(node)), value: Bytes::from(mark(node).to_string()), revision }
+}
+
+/// A node whose first look shows this.
+fn member_that_sees(list: Vec<KeyValue>) -> Membership {
+    let settings = Settings::new(ClusterId([7; 16]), NodeId(1), Incarnation(0xabc), 4);
+    let mut member = Membership::new(Duration::ZERO, settings, "mx1".to_owned());
+    let is_list = |request: &CoordinationRequest| matches!(request, CoordinationRequest::List { .. });
+    let (token, _) = next(&mut member, Duration::ZERO, is_list);
+    member.answered(Duration::ZERO, 1_000_000_000, token, CoordinationReply::Listed(list));
+    member
+}
+
+#[test]
+fn a_node_that_leaves_for_good_writes_its_mark_before_it_removes_its_entry() {
+    let mut member = member_that_sees(Vec::new());
+    let is_put = |request: &CoordinationRequest| matches!(request, CoordinationRequest::Put { .. });
+    let is_delete = |request: &CoordinationRequest| matches!(request, CoordinationRequest::Delete { .. });
+    let mut now = Duration::ZERO;
+    let (token, _) = next(&mut member, now, is_put);
+    member.answered(now, 1_000_000_000, token, CoordinationReply::Written { revision: 11 });
+    now += Duration::from_millis(100);
+    member.set_departing(now);
+    let (token, request) = next(&mut member, now, is_put);
+    let CoordinationRequest::Put { value, .. } = request else { panic!("a put") };
+    assert!(NodeEntry::parse(&value).is_some_and(|entry| entry.is_departing && entry.is_draining));
+    member.answered(now, 1_000_000_000, token, CoordinationReply::Written { revision: 12 });
+
+    member.depart(now, true);
+    let (token, request) = next(&mut member, now, is_put);
+    let CoordinationRequest::Put { key, value, expected, ttl } = request else { panic!("a put") };
+    assert_eq!((key.as_str(), expected, ttl), ("node/left/1", 0, None));
+    assert_eq!(DepartureMark::parse(&value), Some(mark(1)));
+    assert!(member.is_member(), "the entry is there until the mark is stored");
+    member.answered(now, 1_000_000_000, token, CoordinationReply::Written { revision: 13 });
+    let (token, request) = next(&mut member, now, is_delete);
+    assert_eq!(request, CoordinationRequest::Delete { key: "node/1".to_owned(), expected: 12 });
+    member.answered(now, 1_000_000_000, token, CoordinationReply::Written { revision: 14 });
+    assert!(!member.is_member());
+}
+
+/// Otherwise it would count as one that left when it dies.
+#[test]
+fn a_node_that_joins_again_removes_its_mark_before_it_writes_its_entry() {
+    let mut member = member_that_sees(vec![listed_mark(1, 9)]);
+    let now = Duration::ZERO;
+    let Some(Action::Coordinate { token, request }) = member.poll(now, 1_000_000_000) else { panic!("no request") };
+    assert_eq!(request, CoordinationRequest::Delete { key: "node/left/1".to_owned(), expected: 9 });
+    assert_eq!(member.poll(now, 1_000_000_000), None, "no entry before the answer");
+    member.answered(now, 1_000_000_000, token, CoordinationReply::Written { revision: 10 });
+    let is_put = |request: &CoordinationRequest| matches!(request, CoordinationRequest::Put { .. });
+    let (_, request) = next(&mut member, now, is_put);
+    assert!(matches!(request, CoordinationRequest::Put { key, .. } if key == "node/1"));
+}
+
+#[test]
+fn an_entry_counts_more_than_a_mark_and_a_mark_of_another_cluster_not_at_all() {
+    let foreign = DepartureMark { cluster: ClusterId([9; 16]), ..mark(4) };
+    let foreign = KeyValue { key: "node/left/4".to_owned(), value: Bytes::from(foreign.to_string()), revision: 7 };
+    let list = vec![listed(&entry(2, "mx2")), listed_mark(2, 8), listed_mark(3, 9), foreign];
+    let member = member_that_sees(list);
+    assert_eq!(member.departed().copied().collect::<Vec<_>>(), [mark(3)]);
+    assert!(member.stays(NodeId(2)) && !member.stays(NodeId(3)));
+}
+
+/// A node that left need not read what the others write.
+#[test]
+fn a_later_version_does_not_wait_for_a_node_that_left() {
+    let mut settings = Settings::new(ClusterId([7; 16]), NodeId(1), Incarnation(0xabc), 4);
+    settings.block_versions.newest = 2;
+    let mut member = Membership::new(Duration::ZERO, settings, "mx1".to_owned());
+    let old = NodeEntry { reads: BlockVersions { oldest: 1, newest: 1 }, ..entry(2, "mx2") };
+    let mut now = Duration::ZERO;
+    let mut look = |list: Vec<KeyValue>| {
+        now += Duration::from_secs(2);
+        let is_list = |request: &CoordinationRequest| matches!(request, CoordinationRequest::List { .. });
+        let (token, _) = next(&mut member, now, is_list);
+        member.answered(now, 1_000_000_000, token, CoordinationReply::Listed(list));
+        member.version()
+    };
+    for _ in 0..30 {
+        assert_eq!(look(vec![listed(&old)]), 1);
+    }
+    assert_eq!(look(Vec::new()), 1, "a node that is missing counts for an hour");
+    assert_eq!(look(vec![listed_mark(2, 9)]), 2);
 }

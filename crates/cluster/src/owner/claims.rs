@@ -2,7 +2,7 @@
 //! are known again.
 
 use super::slot::{ClaimGoal, Phase, Slot};
-use super::{CopyPlace, Owner};
+use super::{CopyPlace, Gate, Message, Owner};
 use crate::action::{Action, Purpose, Report, Token};
 use crate::claim::{Claim, ClaimError};
 use crate::coordination::{CoordinationReply, CoordinationRequest};
@@ -15,14 +15,21 @@ const HASTENED_WAIT: Duration = Duration::from_millis(50);
 impl Owner {
     /// Begins to take back the mail of a stream that has been out of reach for long.
     pub(super) fn want_claim(&mut self, now: Duration, stream: StreamId) {
-        let Some(slot) = self.slots.get_mut(&stream) else { return };
-        let is_due =
-            slot.is_away() && slot.claim_goal.is_none() && now >= slot.stored_at + self.settings.reshadow_after;
-        if !is_due {
+        // A holder that leaves and still answers is given up when another one takes the copies.
+        let leaves = self.departing.contains(&stream.holder);
+        let may_move = leaves && self.has_target(now);
+        let Some(slot) = self.slots.get(&stream).filter(|slot| slot.claim_goal.is_none()) else { return };
+        let is_lost = slot.is_away() && now >= slot.stored_at + self.take_back_wait(slot);
+        let is_left = may_move && slot.phase == Phase::Open && slot.live > 0 && now >= slot.claim_at;
+        if !is_lost && !is_left {
             return;
         }
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
         let is_here = |copy: &CopyPlace| copy.stream == stream;
-        if self.messages.values().any(|message| message.is_uncertain || message.copies.iter().any(is_here)) {
+        // A holder that left never learns what was done: the claim says it.
+        let lacks_ends = leaves && slot.unstored_count > 0;
+        let has_mail = |message: &Message| message.is_uncertain || message.copies.iter().any(is_here);
+        if lacks_ends || self.messages.values().any(has_mail) {
             let is_damaged = matches!(&slot.phase, Phase::Foreign(foreign) if foreign.is_damaged);
             slot.claim_goal = Some(if is_damaged { ClaimGoal::Replace } else { ClaimGoal::TakeBack });
             slot.claim_at = now;
@@ -176,9 +183,13 @@ impl Owner {
         }
         for id in &detached {
             self.widowed.insert(*id);
-            if self.messages.get(id).is_some_and(|message| message.copies.is_empty()) && !self.adopted.contains_key(id)
+            if let Some(message) = self.messages.get(id).filter(|message| message.copies.is_empty())
+                && !self.adopted.contains_key(id)
             {
                 self.needs_copy.insert(*id);
+                if !is_uncertain && matches!(message.gate, Gate::Client { needs_copies: true, .. }) {
+                    self.awaited_reads.insert(*id);
+                }
             }
             self.settle(*id);
         }
@@ -187,7 +198,7 @@ impl Owner {
 
     /// Lets messages go whose copies no stream can have any more.
     pub(super) fn resolve_uncertain(&mut self) {
-        if !self.has_uncertain || !self.slots.values().all(|slot| slot.phase.is_resolved()) {
+        if !self.has_uncertain || !self.slots.values().all(Slot::is_resolved) {
             return;
         }
         self.has_uncertain = false;

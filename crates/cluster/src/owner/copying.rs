@@ -60,7 +60,7 @@ impl Owner {
     }
 
     /// True when a holder takes new mail.
-    fn has_target(&self, now: Duration) -> bool {
+    pub(super) fn has_target(&self, now: Duration) -> bool {
         let slots = self.holders.iter().filter_map(|holder| self.slot_of(*holder));
         slots.into_iter().any(|slot| slot.takes_mail(now, &self.settings))
     }

@@ -14,11 +14,13 @@
 //! | `scan` | blocks that earlier starts and other nodes wrote |
 //! | `scrub` | reading stored copies again |
 //! | `claims` | mail that is taken back |
+//! | `departure` | this node, or a holder, leaves the cluster for good |
 
 mod bodies;
 mod changed;
 mod claims;
 mod copying;
+mod departure;
 mod record_index;
 mod scan;
 mod scrub;
@@ -132,6 +134,10 @@ pub(crate) struct Owner {
     was_adopted: bool,
     is_draining: bool,
     is_releasing: bool,
+    /// This node leaves the cluster for good.
+    is_departing: bool,
+    /// Nodes that leave for good, or have left: their copies do not count on.
+    departing: BTreeSet<NodeId>,
     /// Messages that an adoption can tick off.
     safe: Vec<(StreamId, QueueId)>,
     actions: VecDeque<Action>,
@@ -156,6 +162,8 @@ impl Owner {
             was_adopted: false,
             is_draining: false,
             is_releasing: false,
+            is_departing: false,
+            departing: BTreeSet::new(),
             safe: Vec::new(),
             actions: VecDeque::new(),
         };
@@ -432,7 +440,7 @@ impl Owner {
 
     /// The states of all streams.
     pub(crate) fn streams(&self, now: Duration) -> Vec<StreamStatus> {
-        self.slots.values().map(|slot| slot.status(now)).collect()
+        self.slots.values().filter(|slot| !slot.is_dormant).map(|slot| slot.status(now)).collect()
     }
 
     /// Messages whose adoption is not recorded yet.

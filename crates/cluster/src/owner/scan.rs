@@ -124,7 +124,7 @@ impl Owner {
         let octets = Record::Accept(accepted.clone()).octets();
         let twin = accepted.twin.map(|twin| twin.stream);
         // The other copy counts until its stream was read.
-        let twin = twin.filter(|twin| self.slots.get(twin).is_some_and(|slot| !slot.phase.is_resolved()));
+        let twin = twin.filter(|twin| self.slots.get(twin).is_some_and(|slot| !slot.is_resolved()));
         let Some(slot) = self.slots.get_mut(&stream) else { return Vec::new() };
         let known = self.messages.get_mut(&id).filter(|message| message.hops == accepted.hops);
         let Some(message) = known else {
@@ -227,6 +227,9 @@ impl Owner {
     pub(crate) fn forgotten(&mut self, now: Duration, stream: StreamId) {
         self.detach(stream, true);
         let Some(slot) = self.slots.get_mut(&stream).filter(|slot| slot.phase == Phase::Forgetting) else { return };
+        if self.is_departing && self.is_releasing {
+            return slot.hand_over();
+        }
         let epoch = slot.foreign_tail.as_ref().map_or(Epoch(0), StreamTail::epoch);
         let starts = Epoch::before_start(self.settings.start);
         if slot.is_of_other_life && slot.held == Epoch(0) && epoch > starts {

@@ -35,12 +35,16 @@ pub(super) enum Phase {
     Forgetting,
     /// Its mail was taken back. It is opened again when it can be reached.
     Abandoned,
+    /// This node leaves the cluster: RELEASE is stored, and the tail is read until another node has adopted the mail.
+    Released,
+    /// This node leaves the cluster, and other nodes have its mail.
+    HandedOver,
 }
 
 impl Phase {
     /// True when no message of an earlier start can turn up in the stream.
     pub(super) const fn is_resolved(&self) -> bool {
-        matches!(self, Self::Open | Self::Abandoned)
+        matches!(self, Self::Open | Self::Abandoned | Self::Released | Self::HandedOver)
     }
 }
 
@@ -173,6 +177,8 @@ pub(super) struct Slot {
     pub(super) claim_goal: Option<ClaimGoal>,
     pub(super) claim_at: Duration,
     pub(super) is_release_sent: bool,
+    /// Its holder has left the cluster and has no copy of it: nothing is written or asked until it joins again.
+    pub(super) is_dormant: bool,
     pub(super) is_hostage_reported: bool,
     /// The engine said that the stream does not exist although it had blocks.
     pub(super) had_blocks: bool,
@@ -257,6 +263,7 @@ impl Slot {
             claim_goal: None,
             claim_at: now,
             is_release_sent: false,
+            is_dormant: false,
             is_hostage_reported: false,
             had_blocks: false,
             was_listed: false,
@@ -272,12 +279,18 @@ impl Slot {
         slot
     }
 
+    /// True when no message of an earlier start can turn up in it.
+    pub(super) const fn is_resolved(&self) -> bool {
+        self.is_dormant || self.phase.is_resolved()
+    }
+
     /// True while its mail may have to be taken back because the stream is out of reach.
     pub(super) fn is_away(&self) -> bool {
         match self.phase {
+            _ if self.is_dormant => false,
             Phase::Open => !self.messages.is_flowing(),
             Phase::Unread | Phase::Scanning { .. } | Phase::Foreign(_) => true,
-            Phase::Forgetting | Phase::Abandoned => false,
+            Phase::Forgetting | Phase::Abandoned | Phase::Released | Phase::HandedOver => false,
         }
     }
 
@@ -340,7 +353,7 @@ impl Slot {
             Phase::Scanning { .. } => StreamState::Reading,
             Phase::Open if self.messages.is_flowing() && !self.is_stalled => StreamState::Open,
             Phase::Open => StreamState::Stalled,
-            Phase::Foreign(_) | Phase::Forgetting => StreamState::WithAdopter,
+            Phase::Foreign(_) | Phase::Forgetting | Phase::Released | Phase::HandedOver => StreamState::WithAdopter,
             Phase::Abandoned => StreamState::TakenBack,
         };
         StreamStatus {

@@ -32,6 +32,7 @@ impl Owner {
 
     fn poll_slot(&mut self, now: Duration, stream: StreamId) {
         let is_settled = self.needs_copy.is_empty() && self.reading.is_empty() && self.adopted.is_empty();
+        let is_settled = is_settled && !(self.is_departing && self.is_releasing && self.has_mail_out_of_reach());
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         if slot.phase == Phase::Open && slot.messages.is_flowing() {
             slot.flush_done(now, &self.settings, self.is_releasing);
@@ -39,6 +40,11 @@ impl Owner {
             if may_release && slot.done.is_empty() && slot.messages.is_drained() {
                 slot.messages.push(Record::Release, 0);
                 slot.is_release_sent = true;
+            }
+            if self.is_departing && slot.is_release_sent && slot.messages.is_drained() {
+                // The tail is watched from now on: a heartbeat behind RELEASE would take it back.
+                slot.phase = Phase::Released;
+                slot.messages.read_tail(now + self.settings.tail_interval);
             }
         }
         self.want_claim(now, stream);
@@ -85,7 +91,7 @@ impl Owner {
     pub(crate) fn wake_at(&self) -> Option<Duration> {
         let of_slot = |slot: &Slot| {
             let claim = slot.claim_goal.map(|_| slot.claim_at);
-            let takes_back = slot.stored_at + self.settings.reshadow_after;
+            let takes_back = slot.stored_at + self.take_back_wait(slot);
             let may_take_back = slot.claim_goal.is_none() && slot.is_away();
             let takes_back = may_take_back.then_some(takes_back);
             let scan = matches!(slot.phase, Phase::Scanning { .. } | Phase::Foreign(_)).then_some(slot.scan_at);
@@ -175,6 +181,10 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         slot.had_blocks |= tail.sequence > 0;
         let own = (self.settings.node, self.settings.incarnation);
+        if slot.phase == Phase::Released && tail.sequence < slot.messages.last_sequence() {
+            let why = format!("{stream} ends at sequence {}, its owner gave it up behind that", tail.sequence);
+            return self.damaged(now, stream, why);
+        }
         if tail.sequence == 0 && slot.was_listed && slot.phase == Phase::Unread {
             let why = format!("{stream} is empty, it had blocks of an earlier start");
             return self.damaged(now, stream, why);
@@ -183,7 +193,9 @@ impl Owner {
             .block
             .as_ref()
             .is_none_or(|block| (block.header.writer, block.header.incarnation) == own && !block.is_of_adoption());
-        if is_own {
+        if is_own && slot.phase == Phase::Released {
+            slot.messages.read_tail(now + self.settings.tail_interval);
+        } else if is_own {
             slot.messages.fence(&tail, tail.epoch().next_at_start(self.settings.start), false);
         } else {
             slot.foreign_tail = Some(tail);

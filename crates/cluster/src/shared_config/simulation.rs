@@ -214,6 +214,7 @@ impl World {
                     reads: BlockVersions { oldest: 1, newest: 1 },
                     writes: 1,
                     is_draining: false,
+                    is_departing: false,
                     clock_us: 0,
                 };
                 let ends = Some(self.now + Duration::from_secs(15));

@@ -2,7 +2,7 @@
 
 use crate::chance::Chance;
 use crate::simulation::engine::KeyValueStore;
-use cluster::{CoordinationReply, NodeId, Share};
+use cluster::{CoordinationReply, NodeId, ROW_WATCH, RowAction, RowRemoval, RowRemovalEnd, Share};
 use std::time::Duration;
 
 const TICK_MS: u64 = 50;
@@ -32,6 +32,18 @@ struct Plan {
     has_faults: bool,
     /// Dispatchers report every 4 s instead of every 200 ms.
     is_slow: bool,
+    /// An operator removes nodes of this kind, whose rows are watched for this time.
+    removals: Option<(RemovedNode, Duration)>,
+}
+
+/// The node whose rows an operator removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RemovedNode {
+    /// It does not run; it may start again at any time.
+    Stopped,
+    Running,
+    /// It runs and does not reach the store.
+    CutOff,
 }
 
 struct World {
@@ -41,6 +53,10 @@ struct World {
     plan: Plan,
     now_ms: u64,
     most: u32,
+    removal: Option<RowRemoval>,
+    removed: usize,
+    /// Removals that ended since the node renews its row.
+    renewed: usize,
 }
 
 impl World {
@@ -61,7 +77,17 @@ impl World {
             restart_at: Some(chance.below(2_000)),
         };
         let users = (0..plan.nodes).map(|_| user(&mut chance)).collect();
-        Self { chance, store: KeyValueStore::default(), users, plan, now_ms: 0, most: 0 }
+        Self {
+            chance,
+            store: KeyValueStore::default(),
+            users,
+            plan,
+            now_ms: 0,
+            most: 0,
+            removal: None,
+            removed: 0,
+            renewed: 0,
+        }
     }
 
     fn local(&self, user: usize) -> Duration {
@@ -74,6 +100,7 @@ impl World {
             for user in 0..self.users.len() {
                 self.tick(user);
             }
+            self.operate();
             let sum: u32 = self.users.iter().map(|user| user.in_use).sum();
             self.most = self.most.max(sum);
             if sum > self.plan.limit {
@@ -82,6 +109,41 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Begins and drives removals, one at a time.
+    fn operate(&mut self) {
+        let (Some((kind, watch)), now) = (self.plan.removals, Duration::from_millis(self.now_ms)) else { return };
+        let at = self.chance.below(self.users.len() as u64) as usize;
+        let user = &self.users[at];
+        let is_meant = match kind {
+            RemovedNode::Stopped => user.share.is_none(),
+            RemovedNode::Running => user.share.is_some(),
+            RemovedNode::CutOff => user.share.is_some() && user.is_cut,
+        };
+        if self.removal.is_none() && is_meant && self.chance.percent(5) {
+            let tables = vec!["limit/x".to_owned()];
+            self.removal = Some(RowRemoval::watching(now, NodeId(at as u16 + 1), tables, watch));
+        }
+        let Some(mut removal) = self.removal.take() else { return };
+        match removal.next(now) {
+            RowAction::Coordinate(request) => {
+                let reply = self.store.perform(self.now_ms * 1_000, request);
+                let is_lost = self.plan.has_faults && self.chance.percent(10);
+                removal.answered(now, if is_lost { CoordinationReply::Unknown } else { reply });
+            }
+            RowAction::Rest(_) => {}
+            RowAction::End(RowRemovalEnd::Removed { rows }) => {
+                self.removed += rows;
+                return;
+            }
+            RowAction::End(RowRemovalEnd::Renewed { .. }) => {
+                self.renewed += 1;
+                return;
+            }
+            RowAction::End(_) => return,
+        }
+        self.removal = Some(removal);
     }
 
     fn tick(&mut self, at: usize) {
@@ -184,6 +246,7 @@ fn the_sum_never_exceeds_the_limit() {
             seconds: 240,
             has_faults: true,
             is_slow: false,
+            removals: None,
         };
         World::new(seed, plan).run().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
@@ -191,14 +254,15 @@ fn the_sum_never_exceeds_the_limit() {
 
 #[test]
 fn a_grant_that_is_used_for_too_long_is_noticed() {
-    let plan = || Plan { nodes: 3, limit: 7, seconds: 240, has_faults: true, is_slow: true };
+    let plan = || Plan { nodes: 3, limit: 7, seconds: 240, has_faults: true, is_slow: true, removals: None };
     assert!((1..=100).any(|seed| World::new(seed, plan()).run().is_err()));
 }
 
 #[test]
 fn the_limit_is_used_when_nodes_want_it() {
     for (nodes, limit) in [(3, 20), (5, 100), (2, 3), (4, 4)] {
-        let mut world = World::new(7, Plan { nodes, limit, seconds: 60, has_faults: false, is_slow: false });
+        let mut world =
+            World::new(7, Plan { nodes, limit, seconds: 60, has_faults: false, is_slow: false, removals: None });
         world.run().unwrap();
         assert!(world.most * 10 >= limit.min(30 * u32::from(nodes)) * 8, "{} of {limit} by {nodes}", world.most);
     }
@@ -207,7 +271,8 @@ fn the_limit_is_used_when_nodes_want_it() {
 #[test]
 fn a_limit_below_the_number_of_nodes_goes_round() {
     for (nodes, limit) in [(3, 2), (5, 1), (6, 2)] {
-        let mut world = World::new(3, Plan { nodes, limit, seconds: 300, has_faults: false, is_slow: false });
+        let mut world =
+            World::new(3, Plan { nodes, limit, seconds: 300, has_faults: false, is_slow: false, removals: None });
         for user in &mut world.users {
             user.demand = 5;
         }
@@ -215,4 +280,54 @@ fn a_limit_below_the_number_of_nodes_goes_round() {
         let served: Vec<u64> = world.users.iter().map(|user| user.served).collect();
         assert!(served.iter().all(|served| *served > 0), "{served:?} of {nodes} nodes, limit {limit}");
     }
+}
+
+fn with_removals(seed: u64, kind: RemovedNode, watch: Duration, has_faults: bool) -> World {
+    let mut chance = Chance::new(seed ^ 0x1ea7e);
+    let plan = Plan {
+        nodes: chance.between(2, 6) as u16,
+        limit: chance.pick(&[2, 3, 7, 20, 100]),
+        seconds: 240,
+        has_faults,
+        is_slow: false,
+        removals: Some((kind, watch)),
+    };
+    World::new(seed, plan)
+}
+
+#[test]
+fn the_rows_of_stopped_nodes_go_and_the_sum_stays_below_the_limit() {
+    let count = std::env::var("SIM_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(120);
+    let (mut removed, mut renewed) = (0, 0);
+    for seed in 1..=count {
+        let mut world = with_removals(seed, RemovedNode::Stopped, ROW_WATCH, true);
+        world.run().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        removed += world.removed;
+        renewed += world.renewed;
+    }
+    assert!(removed as u64 > count / 2 && renewed > 0, "{removed} rows removed, {renewed} nodes were back");
+}
+
+#[test]
+fn a_node_that_runs_keeps_its_rows() {
+    for seed in 1..=20 {
+        let mut world = with_removals(seed, RemovedNode::Running, ROW_WATCH, false);
+        world.run().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(world.removed, 0, "seed {seed}");
+        assert!(world.renewed > 5, "seed {seed}: {} removals were refused", world.renewed);
+    }
+}
+
+/// The lease of a node that runs is not over.
+#[test]
+fn a_removal_that_does_not_wait_is_noticed() {
+    let is_noticed = |seed| with_removals(seed, RemovedNode::Running, Duration::ZERO, false).run().is_err();
+    assert!((1..=100).any(is_noticed));
+}
+
+/// No wait helps: it uses its reserve until it is stopped. So only an operator may say that a node is.
+#[test]
+fn the_removal_of_a_node_that_runs_cut_off_is_noticed() {
+    let is_noticed = |seed| with_removals(seed, RemovedNode::CutOff, ROW_WATCH, true).run().is_err();
+    assert!((1..=200).any(is_noticed));
 }

@@ -2,9 +2,12 @@
 //! demonstration (`docs/cluster.md`).
 //!
 //! `init` and `join` only make new files, and print what else is to be done; the configuration file is for the operator
-//! to change. `status` and `verify` change nothing. `push` gives configuration and maps to all nodes.
+//! to change. `status` and `verify` change nothing. `push` gives configuration and maps to all nodes. `drain` ends the node
+//! of this machine, and `leave` takes it, or a dead one, out of the cluster.
 
 mod join_file;
+mod leave;
+mod leave_texts;
 mod make_node;
 mod new_files;
 mod node_files;
@@ -32,6 +35,9 @@ pub(crate) enum ClusterCommand {
     /// Give the mail of this node to the others, without duplicates, and end the server
     #[command(after_help = running_node::DRAIN_HELP)]
     Drain(running_node::DrainArguments),
+    /// Take this node out of the cluster for good, or a dead one with --node
+    #[command(after_help = leave::HELP)]
+    Leave(leave::LeaveArguments),
     /// Give configuration and maps to all nodes, when they fit at each of them
     #[command(after_help = push::HELP)]
     Push(push::PushArguments),
@@ -50,6 +56,7 @@ pub(crate) fn run(command: &ClusterCommand) -> Result<Exit, Failure> {
         ClusterCommand::Join(arguments) => make_node::join(arguments),
         ClusterCommand::Status(arguments) => running_node::status(arguments),
         ClusterCommand::Drain(arguments) => running_node::drain(arguments),
+        ClusterCommand::Leave(arguments) => leave::run(arguments),
         ClusterCommand::Push(arguments) => push::run(arguments),
         ClusterCommand::Demo(arguments) => cluster_demo::run(arguments),
         ClusterCommand::Verify(arguments) => verify::run(arguments),

@@ -1,5 +1,6 @@
 //! The running node of this machine: `mailrace cluster status` and `mailrace cluster drain`.
 
+use super::leave_texts::progress;
 use crate::control_client::{Control, ControlTarget};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count, thousands};
@@ -85,11 +86,24 @@ fn lines(cluster: &ClusterAnswer) -> Vec<String> {
         thousands(cluster.given_up)
     ));
     for node in &cluster.nodes {
-        let drains = if node.draining { ", draining" } else { "" };
+        let drains = match (node.leaving, node.draining) {
+            (true, _) => ", leaving the cluster",
+            (false, true) => ", draining",
+            (false, false) => "",
+        };
         lines.push(format!("sees node {} ({}){drains}", node.node, node.name));
     }
     if cluster.nodes.is_empty() {
         lines.push("sees no other node: mail gets no copy".to_owned());
+    }
+    lines.extend(cluster.leave.iter().map(|leave| format!("leaves: {}", progress(leave))));
+    for one in &cluster.departed {
+        let copies = match (one.messages, one.empty) {
+            (0, true) => ", and no node had copies on its engine".to_owned(),
+            (0, false) => ", and this node has no copies on its engine".to_owned(),
+            (messages, _) => format!("; keep its engine: it has copies of {} of this node", count(messages, "message")),
+        };
+        lines.push(format!("node {} has left{copies}", one.node));
     }
     lines.extend(cluster.config.iter().flat_map(config_lines));
     for stream in &cluster.streams {
@@ -151,7 +165,9 @@ fn config_lines(config: &ClusterConfigAnswer) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use operator::answers::{ClusterConfigNode, ClusterHostage, ClusterLimit, ClusterNode, ClusterStream};
+    use operator::answers::{
+        ClusterConfigNode, ClusterDeparted, ClusterHostage, ClusterLimit, ClusterNode, ClusterStream,
+    };
 
     #[test]
     fn the_shared_configuration_in_lines() {
@@ -183,7 +199,8 @@ mod tests {
 
     #[test]
     fn an_answer_in_lines() {
-        let node = ClusterNode { node: 2, name: "mx2.test".to_owned(), draining: true };
+        let node = ClusterNode { node: 2, name: "mx2.test".to_owned(), draining: true, leaving: false };
+        let departed = |node, messages, empty| ClusterDeparted { node, messages, empty };
         let stream =
             ClusterStream { holder: 2, state: "open".to_owned(), messages: 3, lag_ms: Some(7), ..Default::default() };
         let hostage = ClusterHostage { owner: 3, holder: 4, messages: Some(9), why: "start node 3".to_owned() };
@@ -200,6 +217,7 @@ mod tests {
             state: "member".to_owned(),
             messages: 3,
             nodes: vec![node],
+            departed: vec![departed(5, 0, true), departed(6, 7, false)],
             streams: vec![stream],
             hostages: vec![hostage],
             limits: vec![limit],
@@ -212,6 +230,8 @@ mod tests {
                 "mail: 3 messages, 0 without a copy, 0 waiting for their owner to be known",
                 "since the start: 0 adopted, 0 given up to other nodes",
                 "sees node 2 (mx2.test), draining",
+                "node 5 has left, and no node had copies on its engine",
+                "node 6 has left; keep its engine: it has copies of 7 messages of this node",
                 "copies at node 2: open, 3 messages, 7 ms behind",
                 "limit of all nodes: 0.5 of 2 messages a second to mx.x.test:25 here, 1 wanted",
                 "waits: 9 messages of node 3: start node 3",

@@ -14,7 +14,7 @@ use testkit::nats::{Nats, Options};
 const ID: &str = "\"00112233445566778899aabbccddeeff\"";
 
 /// A node that sends everything to this hop.
-fn node(hop: &Hop, engines: &[Nats], number: usize) -> Setup {
+pub(crate) fn node(hop: &Hop, engines: &[Nats], number: usize) -> Setup {
     let own = &engines[number - 1];
     let others = engines.iter().filter(|other| other.port != own.port);
     let addresses: Vec<String> = std::iter::once(own).chain(others).map(|one| format!("{:?}", one.address())).collect();
@@ -39,12 +39,12 @@ fn three(hop: &Hop) -> Option<(Vec<Nats>, Vec<Server>)> {
 }
 
 /// Waits until a node finds a holder for its mail.
-fn takes_copies(server: &Server) {
+pub(crate) fn takes_copies(server: &Server) {
     poll("a node that copies mail", || reply_to(server, b"Subject: first\r\n\r\n").starts_with("250").then_some(()));
 }
 
 /// Sends a message; the reply to it.
-fn reply_to(server: &Server, content: &[u8]) -> String {
+pub(crate) fn reply_to(server: &Server, content: &[u8]) -> String {
     let mut client = greeted(server.address());
     client.envelope();
     client.expect("DATA", "354");
@@ -54,7 +54,7 @@ fn reply_to(server: &Server, content: &[u8]) -> String {
 }
 
 /// A next hop that defers mail to all but `now`.
-fn deferring() -> Manners {
+pub(crate) fn deferring() -> Manners {
     Manners::default().script(|moment| match moment.at {
         At::Rcpt if moment.line.contains("<later") => Act::Say("451 4.2.0 not now"),
         _ => Act::Well,
@@ -62,7 +62,7 @@ fn deferring() -> Manners {
 }
 
 /// How often each message came, by its subject.
-fn came(hop: &Hop) -> BTreeMap<String, usize> {
+pub(crate) fn came(hop: &Hop) -> BTreeMap<String, usize> {
     let mut count = BTreeMap::new();
     for mail in hop.mails() {
         let text = mail.text();

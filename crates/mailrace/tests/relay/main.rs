@@ -8,6 +8,7 @@
 
 mod bounce;
 mod cluster;
+mod cluster_leave;
 mod cluster_push;
 mod digest;
 mod dsn;

@@ -10,7 +10,8 @@ pub struct ClusterAnswer {
     pub cluster: String,
     /// The number of this node.
     pub node: u16,
-    /// `member`, `joining`, `alone` (no majority of the engines, so nothing is adopted), `draining` or `refused`.
+    /// `member`, `joining`, `alone` (no majority of the engines, so nothing is adopted), `draining`, `leaving` or
+    /// `refused`.
     pub state: String,
     /// The reason why this node must not take part, with the next step.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,6 +33,11 @@ pub struct ClusterAnswer {
     pub given_up: u64,
     /// The other nodes as this one sees them.
     pub nodes: Vec<ClusterNode>,
+    /// Nodes that left for good and have not come back.
+    pub departed: Vec<ClusterDeparted>,
+    /// How far the departure of this node is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leave: Option<ClusterLeave>,
     /// The streams with copies of the mail of this node.
     pub streams: Vec<ClusterStream>,
     /// Adoptions by this node that are under way.
@@ -116,6 +122,61 @@ pub struct ClusterNode {
     pub name: String,
     /// It takes no new mail and no new copies.
     pub draining: bool,
+    /// It leaves for good, and the others take the copies that it holds elsewhere.
+    pub leaving: bool,
+}
+
+/// A node that left.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterDeparted {
+    /// Its number.
+    pub node: u16,
+    /// Messages of this node with a copy on its engine.
+    pub messages: u64,
+    /// When it left no other node had copies on its engine.
+    pub empty: bool,
+}
+
+/// How far the departure of a node is, and how it ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterLeave {
+    /// The number of the node.
+    pub node: u16,
+    /// `announced`, `sessions`, `adoptions`, `mail`, `copies`, `limits`, `entry`, and `left` at the end.
+    pub step: String,
+    /// Of the step: seconds, connections, adoptions, messages or copies that are left.
+    pub remaining: u64,
+    /// Messages that other nodes took over.
+    pub messages: u64,
+    /// Shared limits that have the part of the node back.
+    pub limits: u64,
+    /// Mail of other nodes with copies on its engine.
+    pub copies: Vec<ClusterCopies>,
+    /// Messages that stay on the disk of the node.
+    pub staying: u64,
+    /// The first of them.
+    pub staying_ids: Vec<String>,
+    /// The spool directory.
+    pub spool: String,
+    /// The address of its engine.
+    pub engine: String,
+    /// The other nodes that run.
+    pub nodes: Vec<u16>,
+    /// Steps that did not come to their end, each with what to do.
+    pub problems: Vec<String>,
+}
+
+/// Copies of the mail of another node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterCopies {
+    /// The owner of the mail.
+    pub owner: u16,
+    /// Messages, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<u64>,
 }
 
 /// A stream with copies.

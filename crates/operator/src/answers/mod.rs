@@ -20,8 +20,8 @@ mod steering;
 mod storms;
 
 pub use cluster::{
-    ClusterAdoption, ClusterAnswer, ClusterConfigAnswer, ClusterConfigNode, ClusterConfigRevision, ClusterHostage,
-    ClusterLimit, ClusterNode, ClusterStream,
+    ClusterAdoption, ClusterAnswer, ClusterConfigAnswer, ClusterConfigNode, ClusterConfigRevision, ClusterCopies,
+    ClusterDeparted, ClusterHostage, ClusterLeave, ClusterLimit, ClusterNode, ClusterStream,
 };
 pub use connections::{ConnectionLine, ConnectionsAnswer, TranscriptLine};
 pub use history::{BestWindow, HistoryAnswer, HistoryMessage, HistoryStatus, HistoryStep, PhaseTime};

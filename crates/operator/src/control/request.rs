@@ -52,6 +52,11 @@ pub enum Request {
     Limits,
     /// Give the mail of this node of a cluster to the others, and end.
     ClusterDrain,
+    /// The same, for good: the node gives its part of shared limits back, and the others forget it.
+    ClusterLeave {
+        /// Also if other nodes cannot take all of its mail, or too few are left.
+        is_forced: bool,
+    },
     /// Set or remove a limit of a destination.
     Limit(Box<LimitOrder>),
     /// Where does mail for an address go, and why?
@@ -101,8 +106,10 @@ const DELIVER_TEST: &str = "deliver-test";
 const CONNECTIONS: &str = "connections";
 const ABORT: &str = "abort";
 const TRANSCRIPT: &str = "transcript";
+const CLUSTER_LEAVE: &str = "cluster-leave";
 /// All commands that have fields.
-const WITH_FIELDS: [&str; 8] = [EXPLAIN, HISTORY, LIMIT, DELIVER_TEST, CONNECTIONS, ABORT, TRANSCRIPT, QUEUE];
+const WITH_FIELDS: [&str; 9] =
+    [EXPLAIN, HISTORY, LIMIT, DELIVER_TEST, CONNECTIONS, ABORT, TRANSCRIPT, CLUSTER_LEAVE, QUEUE];
 
 impl Request {
     /// The requests without fields.
@@ -141,6 +148,7 @@ impl Request {
             Self::Config => "config",
             Self::Limits => "limits",
             Self::ClusterDrain => "cluster-drain",
+            Self::ClusterLeave { .. } => CLUSTER_LEAVE,
             Self::Limit(_) => LIMIT,
             Self::DeliverTest(_) => DELIVER_TEST,
             Self::Connections(_) => CONNECTIONS,
@@ -177,6 +185,7 @@ impl Request {
             Self::Connections(name) => Map::from_iter([("destination".to_owned(), json!(name))]),
             Self::Abort(number) => Map::from_iter([("connection".to_owned(), json!(number))]),
             Self::Transcript(order) => order.to_fields(),
+            Self::ClusterLeave { is_forced: true } => Map::from_iter([("force".to_owned(), json!(true))]),
             _ => Map::new(),
         };
         fields.insert("command".to_owned(), self.name().into());
@@ -210,6 +219,7 @@ impl Request {
             LIMIT => return LimitOrder::from_fields(fields).map(|order| Self::Limit(Box::new(order))),
             CONNECTIONS => return read_destination(fields).map(Self::Connections),
             ABORT => return read_connection(fields).map(Self::Abort),
+            CLUSTER_LEAVE => return Self::cluster_leave(fields),
             TRANSCRIPT => return TranscriptOrder::from_fields(fields).map(|order| Self::Transcript(Box::new(order))),
             _ => {}
         }
@@ -241,6 +251,21 @@ impl Request {
     /// Names the field and its value.
     pub fn abort(fields: Map<String, Value>) -> Result<Self, RequestError> {
         read_connection(fields).map(Self::Abort)
+    }
+
+    fn cluster_leave(mut fields: Map<String, Value>) -> Result<Self, RequestError> {
+        let is_forced = match fields.remove("force") {
+            None => false,
+            Some(Value::Bool(is_forced)) => is_forced,
+            Some(other) => {
+                let other = shortened_json(&other);
+                return Err(RequestError::new(format!("\"force\" is {other}, not true or false")));
+            }
+        };
+        match fields.keys().next() {
+            None => Ok(Self::ClusterLeave { is_forced }),
+            Some(field) => Err(RequestError::new(format!("\"{CLUSTER_LEAVE}\" has no field {:?}", shortened(field)))),
+        }
     }
 
     /// Reads the fields of a trial of a delivery.
@@ -356,7 +381,8 @@ mod tests {
             after: Some(QueueId::MAX),
             limit: 7,
         };
-        let others = [Request::Queue(Box::new(queue)), Request::History(Box::new(history))];
+        let leave = [true, false].map(|is_forced| Request::ClusterLeave { is_forced });
+        let others = [Request::Queue(Box::new(queue)), Request::History(Box::new(history))].into_iter().chain(leave);
         for request in Request::BARE.into_iter().chain(others) {
             assert_eq!(Request::parse(request.to_line().trim_end().as_bytes()), Ok(request));
         }
@@ -379,6 +405,8 @@ mod tests {
             (b"{\"command\":\"history\",\"limit\":0}", "\"limit\" is 0, no number from 1 to 1000"),
             (b"{\"command\":\"history\",\"after\":\"x\"}", "\"after\" is \"x\", no queue id"),
             (b"{\"command\":\"history\",\"form\":\"x\"}", "\"history\" has no field \"form\""),
+            (b"{\"command\":\"cluster-leave\",\"force\":1}", "\"force\" is 1, not true"),
+            (b"{\"command\":\"cluster-leave\",\"node\":1}", "has no field \"node\""),
             (b"{\"command\":\"reload\",\"fil\\u0000e\":1}", "\"reload\" has no field \"fil\\0e\""),
         ] {
             let error = Request::parse(line).unwrap_err().to_string();

@@ -32,6 +32,7 @@ impl Handler for Fake {
             | Request::Config
             | Request::Storms
             | Request::ClusterDrain
+            | Request::ClusterLeave { .. }
             | Request::History(_)
             | Request::DeliverTest(_)
             | Request::Connections(_)

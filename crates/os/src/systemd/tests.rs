@@ -31,13 +31,15 @@ fn a_life_as_the_manager_hears_it() {
     manager.reloading();
     manager.status("12 connections\nREADY=1");
     manager.stopping("2 transactions open");
+    manager.extend(Duration::from_secs(30));
     let heard = heard(&socket);
-    let [ready, reloading, status, stopping] = heard.as_slice() else { panic!("{heard:?}") };
+    let [ready, reloading, status, stopping, extended] = heard.as_slice() else { panic!("{heard:?}") };
     assert_eq!(ready, "READY=1\nSTATUS=127.0.0.1:2525\n");
     let us = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().trim_end();
     assert!(us.parse::<u64>().unwrap() > 0);
     assert_eq!(status, "STATUS=12 connections READY=1\n");
     assert_eq!(stopping, "STOPPING=1\nSTATUS=2 transactions open\n");
+    assert_eq!(extended, "EXTEND_TIMEOUT_USEC=30000000\n");
 }
 
 #[test]

@@ -1,28 +1,20 @@
 //! Carries out a `cluster::Push` for `mailrace cluster push`, by a connection of its own.
 
 use super::bundle_store::{BundleStore, name_of};
-use super::connection::Engine;
-use super::coordination::Coordination;
+use super::command_engine::CommandEngine;
 use super::error::EngineAccessError;
-use super::settings::EngineSettings;
 use crate::config;
 use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use cluster::{
-    Bundle, BundleName, CONFIG_PREFIX, ClusterId, ConfigView, CoordinationReply, CoordinationRequest, NodeId, Push,
-    PushAction, PushEnd, PushId, PushNode, PushOptions,
+    Bundle, BundleName, CONFIG_PREFIX, ConfigView, CoordinationReply, CoordinationRequest, NodeId, Push, PushAction,
+    PushEnd, PushId, PushNode, PushOptions,
 };
 use os::clock;
 use std::collections::BTreeMap;
 
 /// Access of an operator's command to the shared configuration of a cluster.
 #[derive(Debug)]
-pub struct ConfigPusher {
-    runtime: tokio::runtime::Runtime,
-    engine: Engine,
-    settings: EngineSettings,
-    cluster: ClusterId,
-    node: NodeId,
-}
+pub struct ConfigPusher(CommandEngine);
 
 /// The end of a push, and the nodes at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,15 +31,7 @@ impl ConfigPusher {
     /// # Errors
     /// No engine answers or takes the login; with the next step.
     pub fn connect(config: &config::Cluster) -> Result<Self, EngineAccessError> {
-        let settings = |why: &str| EngineAccessError::Settings { why: why.to_owned() };
-        let (Some(mut engines), Some(id)) = (EngineSettings::from_config(config), config.id_octets()) else {
-            return Err(settings("cluster.id is not set: this server is no node of a cluster"));
-        };
-        engines.name = format!("mailrace cluster push at node {}", config.node);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| settings(&format!("the runtime: {error}")))?;
-        let engine = runtime.block_on(Engine::connect(&engines))?;
-        Ok(Self { runtime, engine, settings: engines, cluster: ClusterId(id), node: NodeId(config.node) })
+        CommandEngine::connect(config, "push").map(Self)
     }
 
     /// Reads the keys of shared configuration.
@@ -56,7 +40,7 @@ impl ConfigPusher {
     /// No majority of the engines answers.
     pub fn view(&self) -> Result<ConfigView, String> {
         let request = CoordinationRequest::List { prefix: CONFIG_PREFIX.to_owned() };
-        match self.ask(&request) {
+        match self.0.ask(&request) {
             CoordinationReply::Listed(listed) => Ok(ConfigView::of(&listed)),
             _ => Err("no majority of the engines answers; \"mailrace cluster verify\" says which do".to_owned()),
         }
@@ -67,7 +51,7 @@ impl ConfigPusher {
     /// # Errors
     /// It cannot be had, with the reason.
     pub fn fetch(&self, name: BundleName) -> Result<Bundle, String> {
-        self.runtime.block_on(BundleStore::new(self.engine.clone()).fetch(name))
+        self.0.runtime.block_on(BundleStore::new(self.0.engine.clone()).fetch(name))
     }
 
     /// Pushes a bundle. `told` gets each answer of a node when it changes.
@@ -80,13 +64,14 @@ impl ConfigPusher {
         options: PushOptions,
         mut told: impl FnMut(NodeId, &PushNode),
     ) -> Result<PushResult, String> {
+        let Self(access) = self;
         let octets = bundle.encode();
         let name = name_of(&octets);
         let mut id = [0; 8];
         SystemRandom::new().fill(&mut id).map_err(|_| "the system gives no random number".to_owned())?;
         let id = PushId(u64::from_le_bytes(id));
-        let mut push = Push::new(clock::since_boot(), (self.cluster, self.node), id, name, options);
-        let bundles = BundleStore::new(self.engine.clone());
+        let mut push = Push::new(clock::since_boot(), (access.cluster, access.node), id, name, options);
+        let bundles = BundleStore::new(access.engine.clone());
         let mut nodes: BTreeMap<NodeId, PushNode> = BTreeMap::new();
         loop {
             let action = push.next(clock::since_boot());
@@ -98,27 +83,22 @@ impl ConfigPusher {
             }
             match action {
                 PushAction::Coordinate(request) => {
-                    let reply = self.ask(&request);
+                    let reply = access.ask(&request);
                     push.answered(clock::since_boot(), reply);
                 }
                 PushAction::Clean(kept) => {
-                    let replicas = self.settings.coordination_replicas;
-                    let result = self.runtime.block_on(bundles.prepare(replicas, &kept));
+                    let replicas = access.settings.coordination_replicas;
+                    let result = access.runtime.block_on(bundles.prepare(replicas, &kept));
                     push.uploaded(clock::since_boot(), result.map_err(|error| error.to_string()));
                 }
                 PushAction::Upload(piece) => {
-                    let result = self.runtime.block_on(bundles.put(name, &octets, piece));
+                    let result = access.runtime.block_on(bundles.put(name, &octets, piece));
                     push.uploaded(clock::since_boot(), result.map_err(|error| error.to_string()));
                 }
-                // A timer is made within the runtime.
-                PushAction::Rest(time) => self.runtime.block_on(async { tokio::time::sleep(time).await }),
+                PushAction::Rest(time) => access.rest(time),
                 PushAction::End(end) => return Ok(PushResult { end, nodes }),
             }
         }
-    }
-
-    fn ask(&self, request: &CoordinationRequest) -> CoordinationReply {
-        self.runtime.block_on(Coordination::new(self.engine.clone()).carry_out(request)).reply
     }
 }
 

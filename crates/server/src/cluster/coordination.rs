@@ -19,6 +19,7 @@ use bytes::Bytes;
 use cluster::{CoordinationReply, CoordinationRequest, KeyValue};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The header that says what a message does with its key.
@@ -126,6 +127,36 @@ impl Coordination {
                 CoordinationAnswer { reply: CoordinationReply::Unknown, problem }
             }
             Err(_) => CoordinationAnswer { reply: CoordinationReply::Unknown, problem: None },
+        }
+    }
+
+    /// Lists the keys with a prefix. Unlike a [`CoordinationRequest::List`] it has no values, any number of keys, and
+    /// also keys that were removed within the last minute. A key that was written a moment ago may be missing.
+    ///
+    /// # Errors
+    /// `Request`: no answer, or the reason of the engine.
+    /// # Cancel safety
+    /// Yes.
+    pub async fn keys(&self, prefix: &str) -> Result<Vec<String>, EngineAccessError> {
+        let names = tokio::time::timeout(self.engine.request_time_max(), self.names(prefix)).await;
+        let names = names.unwrap_or(Err(CallError::Unknown));
+        names.map_err(|error| error.of(&format!("list of keys \"{prefix}\"")))
+    }
+
+    async fn names(&self, prefix: &str) -> Result<Vec<String>, CallError> {
+        let operation = format!("STREAM.INFO.{}", key::BUCKET_STREAM);
+        let mut subjects = BTreeSet::new();
+        loop {
+            let filter = json!({ "subjects_filter": key::subjects_with_prefix(prefix), "offset": subjects.len() });
+            let page = api::call(&self.engine, &operation, &filter).await?;
+            let listed = page.pointer("/state/subjects").and_then(Value::as_object);
+            let before = subjects.len();
+            subjects.extend(listed.into_iter().flat_map(serde_json::Map::keys).cloned());
+            let total = page.get("total").and_then(Value::as_u64).unwrap_or(0);
+            if subjects.len() == before || subjects.len() >= usize::try_from(total).unwrap_or(usize::MAX) {
+                let keys = subjects.iter().filter_map(|subject| key::key(subject));
+                return Ok(keys.filter(|key| key.starts_with(prefix)).collect());
+            }
         }
     }
 

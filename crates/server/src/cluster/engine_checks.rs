@@ -306,6 +306,7 @@ fn own_entry(cluster: ClusterId, node: NodeId) -> NodeEntry {
         reads,
         writes: reads.oldest,
         is_draining: false,
+        is_departing: false,
         clock_us: clock::unix_us(),
     }
 }

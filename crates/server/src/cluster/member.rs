@@ -12,8 +12,8 @@ use super::member_state::MemberShared;
 use super::settings::EngineSettings;
 use bytes::Bytes;
 use cluster::{
-    AcceptAnswer, ClusterId, ClusterStatus, LimitGrant, LimitStatus, LimitUse, LocalMessage, NewMessage, Node,
-    NodeEntry, OnNoReplica, Outcome, Settings, StreamId,
+    AcceptAnswer, ClusterId, ClusterStatus, DepartureMark, LimitGrant, LimitStatus, LimitUse, LocalMessage, NewMessage,
+    Node, NodeEntry, OnNoReplica, Outcome, Settings, StreamId,
 };
 use mail::QueueId;
 use os::clock;
@@ -30,11 +30,11 @@ const LIST_RETRY_TIME: Duration = Duration::from_millis(50);
 /// This node in the cluster. Clones share it; it runs until the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct ClusterMember {
-    shared: Arc<MemberShared>,
+    pub(super) shared: Arc<MemberShared>,
     names: Arc<AdoptedNames>,
-    node: mail::Node,
+    pub(super) node: mail::Node,
     cluster: ClusterId,
-    is_draining: Arc<AtomicBool>,
+    pub(super) is_draining: Arc<AtomicBool>,
     _tasks: Arc<[MemberTask; 2]>,
 }
 
@@ -222,6 +222,12 @@ impl ClusterMember {
         self.shared.node().members().filter(is_other).cloned().collect()
     }
 
+    /// Nodes that left the cluster for good and have not come back.
+    #[must_use]
+    pub fn departed(&self) -> Vec<DepartureMark> {
+        self.shared.node().departed().copied().collect()
+    }
+
     /// Messages that came from other nodes and went to them.
     #[must_use]
     pub fn moves(&self) -> &AdoptedNames {
@@ -261,7 +267,7 @@ impl ClusterMember {
     }
 
     /// Waits until the machines have come to this.
-    async fn until(&self, is_so: impl Fn(&Node) -> bool) {
+    pub(super) async fn until(&self, is_so: impl Fn(&Node) -> bool) {
         loop {
             let mut rests = std::pin::pin!(self.shared.rests.notified());
             // Registered before the look, so that a change in between is not missed.

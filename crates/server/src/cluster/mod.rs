@@ -8,7 +8,8 @@
 //! | [`ReplicaLog`] | carries out a `cluster::LogRequest` |
 //! | [`Coordination`], [`Watch`] | carry out a `cluster::CoordinationRequest`, and tell of changed keys |
 //! | [`SharedConfig`], [`ConfigPusher`] | carry out a `cluster::Follower` at a node, a `cluster::Push` for a command |
-//! | [`ClusterMember`] | runs a `cluster::Node` on them and on the local log, [`LocalMail`] |
+//! | [`ClusterMember`] | runs a `cluster::Node` on them and on the local log, [`LocalMail`]; leaves for good |
+//! | [`NodeRemover`] | carries out a `cluster::Removal` of a dead node, for a command |
 //!
 //! All of them are cheap to clone and answer each request by itself, so that a caller has as many under way as it
 //! likes. Which requests may be under way at a time is decided by the machines of crate `cluster`, and nothing is
@@ -19,11 +20,13 @@
 mod adopted_names;
 mod api;
 mod bundle_store;
+mod command_engine;
 mod config_push;
 mod connection;
 mod coordination;
 mod copy_envelope;
 mod direct_engines;
+mod departure;
 mod engine_access;
 mod engine_checks;
 mod error;
@@ -33,6 +36,7 @@ mod local_mail;
 mod member;
 mod member_loop;
 mod member_state;
+mod node_removal;
 mod replica_log;
 mod settings;
 mod shared_config;
@@ -45,14 +49,17 @@ pub use config_push::{ConfigPusher, PushResult, bundle_name};
 pub use connection::{Engine, EngineConnection};
 pub use coordination::{Coordination, CoordinationAnswer};
 pub(crate) use copy_envelope::CopyEnvelope;
+pub use departure::{Departure, DepartureStep};
 pub use engine_checks::{EngineFinding, EngineFindingState, check_engines};
 pub use error::EngineAccessError;
 pub use facts::ask_engine;
 pub use local_mail::LocalMail;
 pub use member::{ClusterMember, MemberStart, MemberStatus};
+pub use node_removal::{NodeRemovalResult, NodeRemover};
 pub use replica_log::{LogAnswer, ReplicaLog};
 pub use settings::{EngineLogin, EngineSettings, node_settings, on_no_replica};
 pub use shared_config::{SharedConfig, TakeConfig};
 // Input and output of commands of operators.
 pub use cluster::{BUNDLE_OCTETS_MAX, Bundle, BundleError, NodeId, PushAnswer, PushEnd, PushNode, PushOptions};
+pub use cluster::{ROW_WATCH, RemovalEnd, StreamId, WaitingMail, WaitingReason};
 pub use watch::{KeyChange, Watch};

@@ -49,6 +49,8 @@ impl Handler for AdminHandler {
         match request {
             Request::Ping => Answer::done(),
             Request::Status => server.answer_status().await,
+            // Its progress is told until the end.
+            Request::ClusterLeave { is_forced } => server.answer_leave(is_forced, &by),
             _ if server.context.stop.has_begun() => {
                 Answer::refused(Reason::Busy, "the server is going down; mailrace status says what it waits for")
             }

@@ -2,14 +2,22 @@
 
 use super::shared_config::shared_status;
 use crate::cluster::{ClusterMember, MemberStatus, SharedConfig};
-use cluster::{AdoptionStatus, HostageReason, HostageStatus, LimitStatus, StreamState, StreamStatus};
-use operator::answers::{ClusterAdoption, ClusterAnswer, ClusterHostage, ClusterLimit, ClusterNode, ClusterStream};
+use cluster::{AdoptionStatus, DepartureMark, HostageReason, HostageStatus, LimitStatus, StreamState, StreamStatus};
+use operator::answers::{
+    ClusterAdoption, ClusterAnswer, ClusterDeparted, ClusterHostage, ClusterLeave, ClusterLimit, ClusterNode,
+    ClusterStream,
+};
 
 /// Describes the node.
-pub(super) fn cluster_status(member: &ClusterMember, shared: Option<&SharedConfig>) -> ClusterAnswer {
+pub(super) fn cluster_status(
+    member: &ClusterMember,
+    shared: Option<&SharedConfig>,
+    leave: Option<ClusterLeave>,
+) -> ClusterAnswer {
     let MemberStatus { cluster: status, refusal, engine_problem, is_draining, cluster_id } = member.status();
     let state = match () {
         () if refusal.is_some() => "refused",
+        () if member.is_departing() => "leaving",
         () if is_draining => "draining",
         () if !status.has_majority => "alone",
         () if status.is_member => "member",
@@ -17,8 +25,16 @@ pub(super) fn cluster_status(member: &ClusterMember, shared: Option<&SharedConfi
     };
     let nodes = member.nodes();
     let live: Vec<u16> = nodes.iter().map(|entry| entry.node.0).chain([status.node.0]).collect();
+    let departed = member.departed();
+    let config = shared.map(|shared| {
+        let mut config = shared_status(&shared.status(), &live);
+        config.nodes.retain(|one| departed.iter().all(|mark| mark.node.0 != one.node));
+        config
+    });
     ClusterAnswer {
-        config: shared.map(|shared| shared_status(&shared.status(), &live)),
+        config,
+        departed: departed.iter().map(|mark| left(mark, &status.streams)).collect(),
+        leave,
         cluster: cluster_id.to_string(),
         node: status.node.0,
         state: state.to_owned(),
@@ -32,13 +48,24 @@ pub(super) fn cluster_status(member: &ClusterMember, shared: Option<&SharedConfi
         given_up: member.moves().given_up_count(),
         nodes: nodes
             .into_iter()
-            .map(|entry| ClusterNode { node: entry.node.0, name: entry.name, draining: entry.is_draining })
+            .map(|entry| ClusterNode {
+                node: entry.node.0,
+                name: entry.name,
+                draining: entry.is_draining,
+                leaving: entry.is_departing,
+            })
             .collect(),
         streams: status.streams.iter().map(stream).collect(),
         adoptions: status.adoptions.iter().map(adoption).collect(),
         hostages: status.hostages.iter().map(hostage).collect(),
         limits: member.limits().iter().map(limit).collect(),
     }
+}
+
+/// A node that left, and the copies that this node still has at it.
+fn left(mark: &DepartureMark, streams: &[StreamStatus]) -> ClusterDeparted {
+    let messages = streams.iter().filter(|one| one.stream.holder == mark.node).map(|one| one.messages).sum();
+    ClusterDeparted { node: mark.node.0, messages, empty: mark.is_empty }
 }
 
 fn number(of: usize) -> u64 {

@@ -161,7 +161,7 @@ fn has_holder(context: &Context) -> Result<(), String> {
         return Err(refusal);
     }
     if status.is_draining {
-        return Err("this node gives its mail to the others and ends (mailrace cluster drain)".to_owned());
+        return Err("this node gives its mail to the others and ends (mailrace cluster drain or leave)".to_owned());
     }
     let live = context.live.load();
     let is_needed = |listen: &config::Listen| listen.on_no_replica == config::OnNoReplica::TempFail;

@@ -11,6 +11,7 @@
 //! - `notes` logs the notes that spool, resolver and certificates collect;
 //! - `reload` puts a changed configuration in force, whole or not at all;
 //! - `shared` puts revisions of the configuration that all nodes of a cluster share in force;
+//! - `leave` ends the membership of this node of a cluster for good, `leave_state` tells how far that is;
 //! - `admin` answers the requests of the control socket, `status` collects the answer to `status`;
 //! - `http` binds the address of HTTP, reads its tokens, and answers its questions;
 //! - [`explain`] traces the route of one recipient without a running server.
@@ -25,6 +26,8 @@ mod history_search;
 mod hold_ends;
 mod http;
 mod http_tls;
+mod leave;
+mod leave_state;
 mod load;
 mod map_files;
 mod notes;

@@ -1,5 +1,6 @@
 //! The running server: owns the listeners and the background tasks, and ends them.
 
+use super::leave_state::LeaveState;
 use super::source::ConfigSource;
 use super::{history, hold_ends, map_files, state_files};
 use crate::accept::listener::{self, ConnectionAcceptor as Socket};
@@ -80,6 +81,8 @@ pub(crate) struct Server {
     pub(super) history_searches: Semaphore,
     /// An operator has this node of a cluster give its mail to the others and end.
     pub(super) drain_asked: Notify,
+    /// The same, for good.
+    pub(super) leave: LeaveState,
     /// The part in the configuration that all nodes of a cluster share.
     pub(super) shared: OnceLock<Arc<SharedConfig>>,
     /// False until the start is over: connections wait.
@@ -126,6 +129,7 @@ impl Server {
             reloading: AtomicBool::new(false),
             history_searches: Semaphore::new(HISTORY_SEARCHES_MAX),
             drain_asked: Notify::new(),
+            leave: LeaveState::new(),
             shared: OnceLock::new(),
             accepts: watch::Sender::new(true),
         }
@@ -219,7 +223,7 @@ impl Server {
                 signal = signals.next() => signal,
                 () = self.drain_asked.notified() => {
                     self.announce_drain(signals).await;
-                    break "cluster drain";
+                    break if self.leave.has_begun() { "cluster leave" } else { "cluster drain" };
                 }
             };
             match signal {
@@ -250,6 +254,7 @@ impl Server {
     async fn end(self: &Arc<Self>, why: &str, signals: &mut signals::Signals) -> ShutdownSummary {
         let context = &self.context;
         context.record(&Event::Stopping { why, connections: context.stop.open() });
+        self.leave.note("sessions", u64::try_from(context.stop.open()).unwrap_or(u64::MAX));
         self.manager.stopping("finishing open transactions");
         let grace = context.live.load().config.server.shutdown_grace;
         self.ends_at.get_or_init(|| clock::now() + grace);
@@ -268,15 +273,18 @@ impl Server {
             () = tokio::time::sleep(grace) => {}
             () = again => {}
         }
-        if let Some(member) = context.message_store.cluster().filter(|member| member.is_draining()) {
-            // Not before: open transactions may still need a copy.
-            member.drain();
-            self.hand_over(member).await;
-        }
         let mut deliveries_cut_off = 0;
         if let Some(deliveries) = deliveries.filter(|deliveries| !deliveries.is_finished()) {
             deliveries_cut_off = self.outbound.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way());
             deliveries.abort();
+        }
+        if let Some(member) = context.message_store.cluster().filter(|member| member.is_draining()) {
+            // Not before: open transactions may still need a copy.
+            member.drain();
+            match self.leave.has_begun() {
+                true => self.leave_cluster(member, signals).await,
+                false => self.hand_over(member).await,
+            }
         }
         let ended = ShutdownSummary { cut_off: context.stop.open(), forgotten: context.message_store.forgotten() };
         // The control socket may hold a session that was cut off; the others have ended by themselves.
@@ -293,9 +301,18 @@ impl Server {
     /// or a signal comes.
     async fn announce_drain(&self, signals: &mut signals::Signals) {
         let Some(member) = self.context.message_store.cluster() else { return };
-        member.announce_drain();
+        let what = match self.leave.has_begun() {
+            true => {
+                member.announce_departure();
+                "leaving"
+            }
+            false => {
+                member.announce_drain();
+                "draining"
+            }
+        };
         let grace = self.context.live.load().config.cluster.drain_grace;
-        let text = format!("draining: new mail is taken for {} s more (cluster.drain_grace)", grace.as_secs());
+        let text = format!("{what}: new mail is taken for {} s more (cluster.drain_grace)", grace.as_secs());
         self.context.record(&Event::Cluster { severity: Severity::Info, text: &text });
         tokio::select! {
             () = tokio::time::sleep(grace) => {}

@@ -75,7 +75,7 @@ impl Server {
             cluster: context
                 .message_store
                 .cluster()
-                .map(|member| cluster_status(member, self.shared.get().map(Arc::as_ref))),
+                .map(|member| cluster_status(member, self.shared.get().map(Arc::as_ref), self.leave.progress())),
             webhooks: context.webhooks.iter().map(|webhook| webhook.status()).collect(),
             history: context.history.as_ref().map(History::status),
             spool: self.spool_status(&live.config.spool, &spool),

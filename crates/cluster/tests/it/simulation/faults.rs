@@ -45,6 +45,8 @@ pub(super) enum FaultKind {
     ClockStep,
     /// A planned exit.
     Drain,
+    /// A departure for good; the node joins again when it is healed.
+    Depart,
     /// All machines lose power; this one comes back with a new disk for its local log.
     PowerCutAndDisk,
     /// All engines end.
@@ -218,6 +220,7 @@ impl World {
             }
             FaultKind::ClockStep => self.machines[node].wall_step += 50 * super::world::SECOND as i64,
             FaultKind::Drain => self.drain(node),
+            FaultKind::Depart => self.depart(node),
             FaultKind::PowerCutAndDisk => {
                 self.excuse_unreplicated(node);
                 for machine in 0..self.plan.nodes {
@@ -267,7 +270,7 @@ impl World {
         let node = fault.node;
         match fault.kind {
             FaultKind::Crash | FaultKind::ReplaceDisk { .. } | FaultKind::Drain => self.start_again(node),
-            FaultKind::CrashMachine => {
+            FaultKind::CrashMachine | FaultKind::Depart => {
                 self.engines[node].is_up = true;
                 self.start_again(node);
             }
@@ -293,7 +296,7 @@ impl World {
 
     /// Starts a process that a fault ended, also one whose planned exit did not come to its end.
     fn start_again(&mut self, node: usize) {
-        if self.machines[node].is_draining {
+        if self.machines[node].is_draining || self.machines[node].drain_at.is_some() {
             self.crash(node);
         }
         self.start(node);

@@ -7,6 +7,7 @@
 mod check;
 mod clients;
 mod deliveries;
+mod departure;
 mod end;
 pub(crate) mod engine;
 mod event;

@@ -3,7 +3,7 @@
 use super::clients::body_of;
 use super::event::Event;
 use super::local_log::{LocalLog, State};
-use super::world::{CLUSTER, IN_FLIGHT_MAX, MILLI, NEWER, World};
+use super::world::{CLUSTER, IN_FLIGHT_MAX, MILLI, NEWER, SECOND, World};
 use cluster::{
     Accepted, Action, Content, Incarnation, NewMessage, Node, NodeId, Report, Settings, StoredBody, StreamId,
 };
@@ -40,6 +40,7 @@ impl World {
         machine.life += 1;
         machine.wake = None;
         (machine.is_draining, machine.exits_at_release, machine.is_restarting) = (false, false, false);
+        machine.drain_at = None;
         let local = machine.log.live();
         let life = machine.life;
         machine.node = Some(Node::new(now, settings, format!("mx{node}"), &streams, local));
@@ -216,8 +217,13 @@ impl World {
             machine.known_streams(&streams);
         }
         self.start_deliveries(node, life);
+        let machine = &self.machines[node];
+        if !machine.is_draining && machine.drain_at.is_some_and(|at| self.now >= at) {
+            self.drain(node);
+        }
         self.drain_on(node);
-        let is_busy = self.machines[node].log.live_count() > 0 || self.machines[node].is_draining;
+        let machine = &self.machines[node];
+        let is_busy = machine.log.live_count() > 0 || machine.is_draining || machine.drain_at.is_some();
         let wait = if is_busy { self.chance.between(20 * MILLI, 100 * MILLI) } else { 500 * MILLI };
         self.push(self.now + wait, Event::Tick { node, life });
     }
@@ -228,16 +234,44 @@ impl World {
         self.with(node, |machine, now, _| machine.drain(now));
     }
 
+    /// Begins a departure for good.
+    pub(super) fn depart(&mut self, node: usize) {
+        if self.machines[node].node.is_some() {
+            self.machines[node].drain_at = Some(self.now + 2 * SECOND);
+            self.with(node, |machine, now, _| machine.announce_departure(now));
+        }
+    }
+
     pub(super) fn drain_on(&mut self, node: usize) {
         let machine = &mut self.machines[node];
         if !machine.is_draining || !machine.in_flight.is_empty() {
             return;
         }
         let Some(process) = &mut machine.node else { return };
-        process.release();
-        if process.is_released() && !machine.exits_at_release {
+        let (is_out, is_empty) = match machine.drain_at {
+            Some(at) => {
+                if process.adoptions() == 0 {
+                    process.close_limits();
+                    process.release();
+                }
+                let is_empty = process.copies_held().is_empty();
+                (process.is_handed_over() && (is_empty || self.now > at + 40 * SECOND), is_empty)
+            }
+            None => {
+                process.release();
+                (process.is_released(), false)
+            }
+        };
+        let is_departing = machine.drain_at.is_some();
+        let has_entry = process.is_member();
+        if is_out && !machine.exits_at_release {
             machine.exits_at_release = true;
-            self.with(node, |machine, now, _| machine.leave(now));
+            self.with(node, |machine, now, _| match is_departing {
+                true => machine.depart(now, is_empty),
+                false => machine.leave(now),
+            });
+        } else if is_departing && self.machines[node].exits_at_release && has_entry {
+            self.poll(node);
         } else if self.machines[node].exits_at_release && !self.machines[node].is_restarting {
             // One tick later: the entry is gone, or will expire.
             self.machines[node].is_restarting = true;

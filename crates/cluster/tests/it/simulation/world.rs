@@ -68,6 +68,8 @@ pub(super) struct Machine {
     clock_base: u64,
     pub(super) wall_step: i64,
     pub(super) is_draining: bool,
+    /// It leaves the cluster for good, and is drained at this time.
+    pub(super) drain_at: Option<u64>,
     pub(super) exits_at_release: bool,
     pub(super) is_restarting: bool,
 }
@@ -116,6 +118,7 @@ impl World {
             clock_base: chance.below(1_000 * SECOND),
             wall_step: chance.below(2 * SECOND) as i64 - SECOND as i64,
             is_draining: false,
+            drain_at: None,
             exits_at_release: false,
             is_restarting: false,
         };

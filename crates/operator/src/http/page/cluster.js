@@ -9,7 +9,7 @@ const ADOPTIONS = [{ name: "Mail of node", class: "number" }, { name: "Copies at
 const HOSTAGES = [{ name: "Mail of node", class: "number" }, { name: "Messages", class: "number" }, { name: "Why it waits, and what helps" }];
 const LIMITS = [{ name: "Next hop" }, { name: "Limit" }, { name: "All nodes", class: "number" }, { name: "This node", class: "number" }, { name: "Wanted here", class: "number" }];
 const STATES = {
-  member: ["good", "takes part"], joining: ["warn", "joining"], draining: ["warn", "draining"],
+  member: ["good", "takes part"], joining: ["warn", "joining"], draining: ["warn", "draining"], leaving: ["warn", "leaving for good"],
   alone: ["bad", "no majority of the engines answers: nothing is adopted"], refused: ["bad", "must not take part"],
 };
 
@@ -45,7 +45,7 @@ function parts(state, hostname) {
       el("p", { class: "soft" }, "since the start: " + number(state.adopted) + " adopted from other nodes, " + number(state.given_up) + " given up to them")),
     state.hostages.length > 0 ? [el("h2", {}, "Mail of absent nodes that nobody can take now"), card(HOSTAGES, state.hostages.map(hostage), "")] : null,
     state.adoptions.length > 0 ? [el("h2", {}, "Adoptions by this node"), card(ADOPTIONS, state.adoptions.map(adoption), "")] : null,
-    el("h2", {}, "Nodes"), card(NODES, [nodeRow(state.node, hostname, state.state === "draining", true), ...state.nodes.map((one) => nodeRow(one.node, one.name, one.draining, false))], ""),
+    el("h2", {}, "Nodes"), card(NODES, [nodeRow(state.node, hostname, { draining: state.state === "draining", leaving: state.state === "leaving" }, true), ...state.nodes.map((one) => nodeRow(one.node, one.name, one, false)), ...(state.departed || []).map(departedRow)], ""),
     el("h2", {}, "Copies of the mail of this node"), card(STREAMS, state.streams.map(stream), "No other node has copies: mail of this node is on its disk alone."),
     el("h2", {}, "Limits that all nodes keep together"), card(LIMITS, (state.limits || []).map(limit), "No next hop with a [[destination]] table has mail here now."),
   ];
@@ -55,9 +55,14 @@ function card(columns, rows, empty) {
   return el("div", { class: "card" }, table(columns, rows, empty));
 }
 
-function nodeRow(node, name, draining, own) {
+function nodeRow(node, name, { draining, leaving }, own) {
   return row(NODES, [String(node), [visible(name), own ? el("span", { class: "soft" }, " (this one)") : null],
-    draining ? el("span", { class: "tag warn" }, "draining") : el("span", { class: "tag good" }, "up")]);
+    draining || leaving ? el("span", { class: "tag warn" }, leaving ? "leaving" : "draining") : el("span", { class: "tag good" }, "up")]);
+}
+
+function departedRow(one) {
+  const copies = one.messages > 0 ? ", with copies of " + number(one.messages) + " messages of this node on its engine" : "";
+  return row(NODES, [String(one.node), "", el("span", { class: "soft" }, "left" + copies)]);
 }
 
 function stream(one) {

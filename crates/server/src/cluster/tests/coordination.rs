@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cluster::{KeyChange, Watch};
+use futures_util::StreamExt as _;
 use testkit::nats::Options;
 
 #[tokio::test]
@@ -21,6 +22,26 @@ async fn a_key_changes_only_from_the_revision_that_was_read() {
     assert_eq!(delete(&one, "claim/3/1/0", first).await, CoordinationReply::Conflict);
     assert_eq!(put(&one, "none", "x", 9, None).await, CoordinationReply::Conflict);
     assert_eq!(delete(&one, "none", 9).await, CoordinationReply::Conflict);
+}
+
+/// A list of values ends at 1,024 keys.
+#[tokio::test]
+async fn any_number_of_keys_is_listed_by_name() {
+    let Some(server) = Nats::start(&Options::default()) else { return };
+    let servers = [server];
+    let store = store(&servers).await;
+    assert_eq!(store.keys("limit/").await, Ok(Vec::new()));
+    let name = |number: usize| format!("limit/connections/mx{number}.example:25");
+    let puts = (0..1_100).map(|number| {
+        let (store, key) = (store.clone(), name(number));
+        async move { put_new(&store, &key, "x").await }
+    });
+    let written: Vec<u64> = futures_util::stream::iter(puts).buffer_unordered(64).collect().await;
+    assert_eq!(written.len(), 1_100);
+    put_new(&store, "limits", "x").await;
+    let listed: std::collections::BTreeSet<String> = store.keys("limit/").await.unwrap().into_iter().collect();
+    assert_eq!(listed, (0..1_100).map(name).collect());
+    assert_eq!(list(&store, "limit/").await, CoordinationReply::Unknown, "the engine has a limit");
 }
 
 #[tokio::test]
