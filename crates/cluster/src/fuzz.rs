@@ -8,6 +8,7 @@
 
 use crate::block::{Block, BlockHeader};
 use crate::claim::Claim;
+use crate::host_status::HostStatus;
 use crate::identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
 use crate::membership::{DepartureMark, NodeEntry};
 use crate::record::{Cursor, Record};
@@ -17,7 +18,13 @@ use bytes::{Bytes, BytesMut};
 pub type Body = (&'static str, fn(&[u8]));
 
 /// All bodies.
-pub const BODIES: [Body; 4] = [("block", block), ("records", records), ("claim", claim), ("node_entry", node_entry)];
+pub const BODIES: [Body; 5] = [
+    ("block", block),
+    ("records", records),
+    ("claim", claim),
+    ("node_entry", node_entry),
+    ("host_status", host_status),
+];
 
 const CLUSTER: ClusterId = ClusterId(*b"fuzzing a stream");
 
@@ -94,6 +101,13 @@ pub fn node_entry(data: &[u8]) {
     }
 }
 
+/// A message about a host.
+pub fn host_status(data: &[u8]) {
+    if let Some(status) = HostStatus::parse(data) {
+        assert_eq!(status.to_string().as_bytes(), data, "a message has one spelling");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +180,7 @@ mod tests {
             entry.to_string().into_bytes(),
             mark.to_string().into_bytes(),
             claim.write().to_vec(),
+            b"mr-host-1 3 tls-broken 60 mx.example:25 tls=required".to_vec(),
         ];
         for record in records {
             let mut out = BytesMut::new();

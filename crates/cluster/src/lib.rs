@@ -64,7 +64,10 @@ pub use departure::{
     ROW_WATCH, Removal, RemovalAction, RemovalEnd, RowAction, RowRemoval, RowRemovalEnd, WaitingMail, WaitingReason,
 };
 pub use engine::{ENGINE_VERSION_MIN, EngineError, EngineFacts, check_engine};
-pub use host_status::{HostState, HostStatus, HostStatusBoard, PUBLISH_INTERVAL, STATUS_DESTINATIONS_MAX, STATUS_TTL};
+pub use host_status::{
+    HEARD_PER_SECOND_MAX, HOST_STATUS_MAX, HostNews, HostReport, HostState, HostStatus, HostStatusBoard,
+    HostStatusCounts, PUBLISH_INTERVAL, PUBLISHED_PER_SECOND_MAX,
+};
 pub use identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
 pub use membership::{
     CLOCK_DIFFERENCE_MAX, DepartureMark, MembershipError, NODE_PREFIX, NodeEntry, OwnEntryDecision, judge_node,

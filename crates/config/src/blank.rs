@@ -280,6 +280,7 @@ fn cluster(n: u8, time: Duration) -> Cluster {
         copies: n,
         lane_size_max: n.into(),
         shared: n == 1,
+        host_status: n == 1,
         drain_grace: time,
     }
 }

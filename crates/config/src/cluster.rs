@@ -35,6 +35,8 @@ pub struct Cluster {
     pub lane_size_max: u64,
     /// The configuration that all nodes share counts below the own file.
     pub shared: bool,
+    /// Nodes tell each other which hosts are down.
+    pub host_status: bool,
     /// Time for which a node that is drained still takes mail.
     pub drain_grace: Duration,
 }

@@ -11,6 +11,7 @@ use crate::pool::{BudgetKind, Connection, InFlightJob, Phase};
 use crate::ready_queue::Transaction;
 use crate::scheduler::{Scheduler, jobs_of};
 use crate::settings::Mechanism;
+use crate::site_report::{SiteResult, concerns_others, record};
 
 impl Scheduler {
     /// Records that a connection was greeted and can take work: its site is up.
@@ -169,6 +170,7 @@ impl Scheduler {
         let lingers = self.has(Mechanism::Lingering);
         let says_nothing = is_sent && self.update_suspects(connection, id, &flight, is_lost);
         if let (Some(site), Some(found)) = (self.sites.get_mut(&id), self.pool.get_mut(connection)) {
+            let was_in_doubt = site.is_in_doubt();
             if says_nothing {
                 // The end of the connection says nothing about the pace either.
                 site.pace.give_back((flight.started_at_step, 0), (self.step, now));
@@ -180,6 +182,9 @@ impl Scheduler {
                     &self.settings,
                     &mut self.chance,
                 );
+            }
+            if was_in_doubt && !site.is_in_doubt() {
+                record(&mut self.site_changes, site, SiteResult::Up);
             }
             if is_lost {
                 site.lane = if found.is_at_bad_host { site.lane } else { Lane::Slow };
@@ -360,16 +365,32 @@ impl Scheduler {
             }
             _ => return Vec::new(),
         };
-        self.blame_site(id, &ended, why, now)
+        self.blame_site(id, &ended, (why, refused.is_some()), now)
     }
 
-    /// Counts a failed connection against its site.
-    fn blame_site(&mut self, id: SiteId, ended: &Connection, why: (Failure, &str), now: Duration) -> Vec<Job> {
+    /// Counts a failed connection against its site. `is_known`: the driver knows the failure.
+    fn blame_site(
+        &mut self,
+        id: SiteId,
+        ended: &Connection,
+        (why, is_known): ((Failure, &str), bool),
+        now: Duration,
+    ) -> Vec<Job> {
         self.step += 1;
         let Some(site) = self.sites.get_mut(&id) else { return Vec::new() };
         if !site.connection_failed(ended, why, (self.step, now), &self.settings, &mut self.chance) {
             return Vec::new();
         }
+        if is_known && concerns_others(ended, why.0) {
+            let wait = site.down.as_ref().map_or(Duration::ZERO, |down| down.until.saturating_sub(now));
+            record(&mut self.site_changes, site, SiteResult::Down { failure: why.0, wait });
+        }
+        self.drain_site(id, ended.probe, now)
+    }
+
+    /// Has the jobs of a site that is down leave memory. Returns those that are to be logged as deferred.
+    pub(crate) fn drain_site(&mut self, id: SiteId, is_probe: bool, now: Duration) -> Vec<Job> {
+        let Some(site) = self.sites.get_mut(&id) else { return Vec::new() };
         let mut drained = site.ready_queue.drain();
         let logs_all = site.logs_all(drained.len(), &self.settings, now);
         for (message, part) in &drained {
@@ -380,7 +401,7 @@ impl Scheduler {
         }
         // Fresh jobs have not been logged yet.
         drained.retain(|(_, part)| logs_all || part.fresh);
-        jobs_of(drained, ended.probe)
+        jobs_of(drained, is_probe)
     }
 }
 

@@ -62,6 +62,10 @@ pub(crate) struct Destination {
     pub(crate) pending: VecDeque<(QueueId, Part)>,
     /// Set while its hosts are unknown.
     pub(crate) down: Option<Box<DownState>>,
+    /// An operator asked for an attempt before its site was known.
+    pub(crate) is_forced: bool,
+    /// A recipient must not expire before an attempt: a report of another machine alone keeps its site down.
+    pub(crate) needs_attempt: bool,
     /// Whether our own resolver is the cause.
     is_resolver_fault: bool,
     failures: u32,
@@ -129,6 +133,8 @@ impl Destination {
             resolve_state: ResolveState::Idle,
             pending: VecDeque::new(),
             down: None,
+            is_forced: false,
+            needs_attempt: false,
             is_resolver_fault: false,
             failures: 0,
             active: ActiveRecipients::default(),
@@ -311,6 +317,7 @@ impl Destination {
         self.uncount_part(part);
         self.in_flight += 1;
         self.used_at = now;
+        self.is_forced = false;
     }
 
     /// Keeps the rest of a part in the queue.
@@ -426,7 +433,7 @@ impl Destination {
             back_off(self.failures, settings.down_first, settings.down_max, chance.next())
         };
         let until = on_grid(now, wait);
-        self.down = Some(Box::new(DownState { why: crate::site::truncated(why), until, greets: false }));
+        self.down = Some(Box::new(DownState::own(why, until, false, until)));
         self.more = true;
         if self.has_unchecked {
             self.scan_by(now);
@@ -452,6 +459,7 @@ impl Destination {
         self.scan_by(now);
         (self.scan_not_before, self.refill_not_before) = (now, now);
         self.failures = 0;
+        self.is_forced = true;
         if let Some(down) = &mut self.down {
             down.until = down.until.min(now);
         }
@@ -482,8 +490,12 @@ impl Destination {
         let ready_check = self.ready_check_at.filter(|_| self.ready() > 0);
         let check =
             site.and_then(|site| self.resolve_recheck_at(site)).filter(|_| self.resolve_state == ResolveState::Idle);
-        let deadline = self.deliver_by.as_ref().and_then(|deadlines| deadlines.next_at());
-        [scan, ready_check, check, deadline, self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
+        [scan, ready_check, check, self.next_deadline(), self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
+    }
+
+    /// Returns the next deliver-by time.
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+        self.deliver_by.as_ref().and_then(|deadlines| deadlines.next_at())
     }
 
     /// Returns whether it can be forgotten without loss.
@@ -533,6 +545,7 @@ impl Destination {
             window: site.map_or(0, Site::window),
             limits: site.map(|site| site.limits),
             pace: site.and_then(|site| site.pace.known()),
+            reported_by: site.filter(|_| self.down.is_none()).and_then(Site::reported_by),
             more: self.more || self.scan.is_some(),
         }
     }

@@ -194,8 +194,8 @@ pub struct SiteAssignment<'a> {
 /// Tells why a connection could not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// The peer or the network refused before there was a message: connection refused, no route, a 4xx or 5xx greeting,
-    /// TLS.
+    /// The peer or the network refused before there was a message: connection refused, no route to the host, a 4xx or
+    /// 5xx greeting.
     Refused,
     /// A time-out of connect, greeting or command.
     Silent,
@@ -203,6 +203,10 @@ pub enum Failure {
     Throttled,
     /// The connection broke in the first message without a reply. This says nothing about the pace.
     Broken,
+    /// There is no TLS that mail waits for.
+    Tls,
+    /// This machine is the cause, as a lack of routes or a map that does not answer: other machines are told nothing.
+    Local,
 }
 
 /// Describes a connection that waits for a reply longer than the fast lane allows.

@@ -23,6 +23,8 @@
 //! | `delay_notices`, `pending_notices` | notices for mail that waits at a site that is up |
 //! | `deliver_by` | deliver-by times of senders |
 //! | `site` | one next hop: health, window, lane, and when one more connection opens |
+//! | `site_report` | what other machines report of a site, and what they should know |
+//! | `site_share` | limits of a site that several machines keep together |
 //! | `ready_queue`, `message_parts`, `part` | which job of a site is next: classes, lists and single messages |
 //! | `suspect_queue` | isolated retries of recipients that got no reply |
 //! | `token_bucket` | the configured rate of a site |
@@ -70,6 +72,7 @@ mod scheduler;
 mod server_time;
 mod settings;
 mod site;
+mod site_report;
 mod site_share;
 mod suspect_queue;
 mod token_bucket;
@@ -87,4 +90,5 @@ pub use server_time::{ClockEvent, SERVER_TIME_BYTES_MAX, ServerTime};
 #[doc(hidden)]
 pub use settings::Mechanism;
 pub use settings::Settings;
+pub use site_report::{ReportEffect, SiteChange, SiteReport, SiteResult};
 pub use view::{DestinationView, Health, SharedSite, SiteView};

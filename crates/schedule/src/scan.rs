@@ -54,19 +54,21 @@ impl Destination {
         if let Some(down) = &self.down {
             let work_from = (self.ready() == 0 && self.resolve_state == ResolveState::Idle).then_some(down.until);
             let limit = usize::from(self.may_probe(now));
-            return ScanRoom { down: Some(down.until), limit, used: 0, work_from, is_full: false, notices: 0 };
+            let (down, is_only_reported) = (Some(down.until), false);
+            return ScanRoom { down, is_only_reported, limit, used: 0, work_from, is_full: false, notices: 0 };
         }
         let Some(site) = site else {
             let (limit, used) = (settings.ready_max.clamp(1, READY_UNGREETED), self.scanned());
             let is_full = used > limit / 2;
             let work_from = (!is_full).then_some(Duration::ZERO);
-            return ScanRoom { down: None, limit, used, work_from, is_full, notices: 0 };
+            return ScanRoom { down: None, is_only_reported: false, limit, used, work_from, is_full, notices: 0 };
         };
         let limit = site.scan_limit(settings, now);
         let down = site.down.as_ref().map(|down| down.until);
+        let is_only_reported = site.down.as_ref().is_some_and(|down| down.is_only_reported());
         let work_from = site.has_scan_room(settings, now).then_some(Duration::ZERO);
         let used = if down.is_some() { 0 } else { site.ready_queue.scanned() };
-        ScanRoom { down, limit, used, work_from, is_full: used > limit / 2, notices: 0 }
+        ScanRoom { down, is_only_reported, limit, used, work_from, is_full: used > limit / 2, notices: 0 }
     }
 
     /// Returns when the next scan starts without an event.
@@ -281,7 +283,11 @@ impl Destination {
                 }
                 continue;
             }
-            if let Some(kind) = self.overdue_kind(entry, due, room.down.is_some(), settings, now) {
+            let kind = self.overdue_kind(entry, due, room.down.is_some(), settings, now);
+            // By a report alone nothing expires: it is tried first.
+            let is_spared = room.is_only_reported && due <= now && kind == Some(Overdue::GiveUp);
+            self.needs_attempt |= is_spared;
+            if let Some(kind) = kind.filter(|_| !is_spared) {
                 actions_for.add_notice(kind, entry.recipient, scan, room, now);
                 self.has_unchecked |= is_untimed && room.down.is_some();
                 continue;

@@ -14,6 +14,8 @@ use crate::suspect_queue::{Rank, SuspectQueue};
 pub(crate) struct ScanRoom {
     /// Nothing can be tried before this time: the hosts are unknown or do not answer.
     pub(crate) down: Option<Duration>,
+    /// The site is down only by a report of another machine: nothing expires before an attempt.
+    pub(crate) is_only_reported: bool,
     /// Limit of jobs from scans in memory, and their present number.
     pub(crate) limit: usize,
     pub(crate) used: usize,

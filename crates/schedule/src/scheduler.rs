@@ -24,6 +24,7 @@ use crate::part::Part;
 use crate::pool::{ConnectionBudget, ConnectionPool};
 use crate::settings::{Mechanism, OVERDUE_MAX_ALL, Settings};
 use crate::site::Site;
+use crate::site_report::{SiteChange, end_report_before};
 
 /// Decides which message goes to which connection, and when.
 ///
@@ -69,6 +70,10 @@ pub struct Scheduler {
     next_site: u64,
     /// Counts the events that may change a window (openings, starts of jobs, cuts), to tell which came first.
     pub(crate) step: u64,
+    /// Some recipient had a deliver-by time.
+    pub(crate) has_deadlines: bool,
+    /// Results that other machines should know; `None`: nobody takes them.
+    pub(crate) site_changes: Option<Vec<SiteChange>>,
     /// The mechanism that a measurement switched off.
     without: Option<Mechanism>,
 }
@@ -101,6 +106,8 @@ impl Scheduler {
             next_destination: 0,
             next_site: 0,
             step: 0,
+            has_deadlines: false,
+            site_changes: None,
             without: None,
         }
     }
@@ -207,6 +214,10 @@ impl Scheduler {
         site.destinations += usize::from(!is_there);
         site.ready_queue.withdrawn += if is_there { 0 } else { found.notices.scanned };
         found.set_site(id, place.until, now);
+        site.is_forced |= std::mem::take(&mut found.is_forced);
+        if found.next_deadline().is_some_and(|at| site.has_report_beyond(at)) {
+            site.end_report();
+        }
         let mut pending = std::mem::take(&mut found.pending);
         // A site that is down takes one job as its probe.
         let takes = if site.down.is_some() { usize::from(site.may_probe(now)) } else { pending.len() };
@@ -306,7 +317,11 @@ impl Scheduler {
         destination.accept_page((entries, is_end), room, ready_queue, &self.settings, now, &mut self.actions);
         self.overdue_pending += destination.overdue_pending - before;
         self.dirty.add_destination(destination);
+        let needs_attempt = std::mem::take(&mut destination.needs_attempt);
         if let (Some(site), Some(id)) = (site, destination.site) {
+            if needs_attempt {
+                site.end_report();
+            }
             self.dirty.add_site(id, site);
         }
     }
@@ -352,6 +367,8 @@ impl Scheduler {
         let found = self.names.get(destination).and_then(|id| self.destinations.get_mut(&id));
         if let Some(destination) = found.filter(|_| !self.settings.hold_fresh) {
             destination.set_deadline(message, recipients, at);
+            self.has_deadlines = true;
+            end_report_before(at, destination, &mut self.sites, &mut self.dirty);
             self.dirty.add_destination(destination);
         }
     }
@@ -378,7 +395,11 @@ impl Scheduler {
         });
         let Some(destination) = self.destinations.get_mut(&destination) else { return };
         match (next, &mut destination.deliver_by) {
-            (Some(at), _) => destination.set_deadline(message, recipients, at),
+            (Some(at), _) => {
+                destination.set_deadline(message, recipients, at);
+                self.has_deadlines = true;
+                end_report_before(at, destination, &mut self.sites, &mut self.dirty);
+            }
             (None, Some(deadlines)) => deadlines.remove(message, recipients),
             (None, None) => {}
         }

@@ -19,6 +19,7 @@ use crate::pace::Pace;
 use crate::pool::{Connection, PhaseCounts};
 use crate::ready_queue::ReadyQueue;
 use crate::settings::{READY_UNGREETED, Settings, back_off, jitter, on_grid};
+use crate::site_report::AppliedReport;
 use crate::token_bucket::TokenBucket;
 use crate::view::{Health, SiteView};
 
@@ -47,6 +48,24 @@ pub(crate) struct DownState {
     pub(crate) until: Duration,
     /// The host greets and then refuses: only the greeting of the probe counts.
     pub(crate) greets: bool,
+    /// The end of the back-off of this machine; `None` if it found no failure itself.
+    pub(crate) own_until: Option<Duration>,
+    /// The time from which reports of other machines do not put the next attempt off any further.
+    pub(crate) report_limit: Duration,
+    /// The report by which it is down, or down for longer.
+    pub(crate) report: Option<AppliedReport>,
+}
+
+impl DownState {
+    /// A failure that this machine found, with its back-off.
+    pub(crate) fn own(why: &str, until: Duration, greets: bool, report_limit: Duration) -> Self {
+        Self { why: truncated(why), until, greets, own_until: Some(until), report_limit, report: None }
+    }
+
+    /// Returns whether only other machines found a failure.
+    pub(crate) const fn is_only_reported(&self) -> bool {
+        self.own_until.is_none()
+    }
 }
 
 /// Shortens a failure reason to [`WHY_OCTETS_MAX`], at a character boundary and with a mark. Another server may have
@@ -86,7 +105,13 @@ pub(crate) struct Site {
     pub(crate) down: Option<Box<DownState>>,
     /// Consecutive failures.
     failures: u32,
-    doubted: bool,
+    pub(crate) doubted: bool,
+    /// Another machine reported a failure, and this one has no result since.
+    pub(crate) is_reported: bool,
+    /// An operator asked for an attempt, and this machine has no result since: reports do not put it off.
+    pub(crate) is_forced: bool,
+    /// When another machine's report that it is up last ended a back-off of this one.
+    pub(crate) up_taken_at: Option<Duration>,
     /// A reply came since the last failure that was excused.
     pub(crate) is_proven: bool,
     /// Connections that opened before this step and are not greeted do not count: `retry_now` was called.
@@ -135,6 +160,9 @@ impl Site {
             down: None,
             failures: 0,
             doubted: false,
+            is_reported: false,
+            is_forced: false,
+            up_taken_at: None,
             is_proven: false,
             superseded_before: 0,
             superseded: 0,
@@ -379,7 +407,7 @@ impl Site {
         // A host that refuses a message as too much, or breaks off in it, may do so each time.
         if matches!(feedback, Feedback::Good | Feedback::Neutral) {
             self.failures = 0;
-            self.doubted = false;
+            (self.doubted, self.is_reported, self.is_forced) = (false, false, false);
             self.down = None;
         }
         match feedback {
@@ -441,20 +469,22 @@ impl Site {
         }
         // That message alone may be the cause.
         let is_known = self.failures > 0 && connection.is_excused && self.ready_queue.suspects.is_one_batch();
-        self.failures = self.failures.saturating_add(u32::from(!is_known));
-        self.doubted = true;
+        // Another machine has come this far with its back-off.
+        let reported_step = self.down.as_ref().and_then(|down| down.report.as_ref()).map_or(0, |report| report.step);
+        self.failures = self.failures.saturating_add(u32::from(!is_known)).max(reported_step);
+        (self.doubted, self.is_reported, self.is_forced) = (true, false, false);
         // A probe of a silent host costs more.
         let doublings = self.failures.saturating_add(u32::from(self.lane == Lane::Slow));
         let greets = !connection.phase.is_opening();
         // A host that refused a message in time may accept one soon.
         let first = match failure {
-            Failure::Refused | Failure::Silent => settings.down_first,
+            Failure::Refused | Failure::Silent | Failure::Tls | Failure::Local => settings.down_first,
             Failure::Throttled | Failure::Broken => settings.down_first / REFUSED_DIVISOR,
         };
         // A host that accepted mail until now may count per minute.
         let max = if is_dismissed && self.pace.is_stop_recent(now) { first * 2 } else { settings.down_max };
         let until = on_grid(now, back_off(doublings, first, max, chance.next()));
-        self.down = Some(Box::new(DownState { why: truncated(why), until, greets }));
+        self.down = Some(Box::new(DownState::own(why, until, greets, now + settings.down_max)));
         // After the pause the queue drains over one connection: the host may be weak, and other clients return as well.
         self.window = ONE;
         self.crowded_until = None;
@@ -491,8 +521,10 @@ impl Site {
         self.crowded_until = None;
         (self.failures, self.cancels) = (0, 0);
         self.pace = Pace::default();
+        self.is_forced = true;
         if let Some(down) = &mut self.down {
-            down.until = down.until.min(now);
+            (down.until, down.report_limit) = (down.until.min(now), down.report_limit.min(now));
+            down.report = None;
         }
     }
 
@@ -547,6 +579,7 @@ impl Site {
             limits: self.limits,
             share: self.share,
             pace: self.pace.known(),
+            reported_by: self.reported_by(),
             waits_for_rate: !self.ready_queue.is_empty() && self.down.is_none() && self.available(now) == 0,
             waits_since: self.wants_since,
         }

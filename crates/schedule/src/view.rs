@@ -46,6 +46,8 @@ pub struct DestinationView {
     pub limits: Option<Limits>,
     /// Transactions in 1,000 seconds that its site sustains, as learned from its refusals; `None`: unknown.
     pub pace: Option<u32>,
+    /// The machine by whose report its site is down, or down for longer.
+    pub reported_by: Option<u16>,
     /// The spool has, or may have, eligible recipients that are not in memory.
     pub more: bool,
 }
@@ -75,6 +77,8 @@ pub struct SiteView {
     pub share: Option<SiteShare>,
     /// Transactions in 1,000 seconds that it sustains, as learned from its refusals; `None`: unknown.
     pub pace: Option<u32>,
+    /// The machine by whose report it is down, or down for longer.
+    pub reported_by: Option<u16>,
     /// Jobs and connections exist, and the rate or the pace allows no transaction now.
     pub waits_for_rate: bool,
     /// Since when it waits for a connection that the budget does not have.

@@ -140,6 +140,17 @@ pub(super) static CLUSTER: Section = Section {
         )
         .restart(),
         fixed(
+            "cluster.host_status",
+            at!(cluster.host_status),
+            Kind::Flag,
+            "true",
+            "false",
+            "tell other nodes which hosts are down or throttling, and heed what they tell",
+            "Mail for a host that another node found down waits here too, for no longer than after a failure of this node. \
+             Not for hosts whose [[destination]] has shared = false, or whose limit an operator has set.",
+        )
+        .restart(),
+        fixed(
             "cluster.drain_grace",
             at!(cluster.drain_grace),
             seconds(0, super::HOUR),

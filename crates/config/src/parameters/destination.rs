@@ -167,7 +167,8 @@ pub(super) static DESTINATION: Section = Section {
             "true",
             "false",
             "in a cluster, all nodes together keep connections and messages_per_second",
-            "false: each node may use them in full. A node that cannot reach a majority of the engines uses an equal part.",
+            "false: each node may use them in full, and heeds no other node's failures with these hosts \
+             (cluster.host_status). A node that cannot reach a majority of the engines uses an equal part.",
         ),
     ],
 };

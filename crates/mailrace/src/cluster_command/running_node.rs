@@ -3,9 +3,10 @@
 use super::leave_texts::progress;
 use crate::control_client::{Control, ControlTarget};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, count, thousands};
+use crate::output::{Output, age, count, thousands};
+use crate::terminal_text::plain;
 use clap::Args;
-use operator::answers::{ClusterAnswer, ClusterConfigAnswer, ClusterConfigRevision, StatusAnswer};
+use operator::answers::{ClusterAnswer, ClusterConfigAnswer, ClusterConfigRevision, ClusterHosts, StatusAnswer};
 use operator::control::Request;
 use serde_json::json;
 
@@ -134,9 +135,31 @@ fn lines(cluster: &ClusterAnswer) -> Vec<String> {
             one.wanted
         ));
     }
+    lines.extend(cluster.hosts.iter().flat_map(host_lines));
     for one in &cluster.hostages {
         let messages = one.messages.map_or_else(|| "mail".to_owned(), |messages| count(messages, "message"));
         lines.push(format!("waits: {messages} of node {}: {}", one.owner, one.why));
+    }
+    lines
+}
+
+/// The next hops that other nodes report as lines.
+fn host_lines(hosts: &ClusterHosts) -> Vec<String> {
+    let mut lines = vec![format!(
+        "hosts: {} by other nodes, mail waits for {} of them here; {} sent, {} received, {} dropped",
+        count(hosts.reported_count, "report"),
+        thousands(hosts.waiting),
+        thousands(hosts.sent),
+        thousands(hosts.received),
+        thousands(hosts.dropped + hosts.unreadable)
+    )];
+    lines.extend(hosts.reported.iter().map(|one| {
+        let name = plain(&one.next_hop);
+        format!("  {name}: {}, says node {}; no attempt here for {}", one.state, one.node, age(one.wait))
+    }));
+    let others = hosts.reported_count.saturating_sub(hosts.reported.len().try_into().unwrap_or(u64::MAX));
+    if others > 0 {
+        lines.push(format!("  and {} more", thousands(others)));
     }
     lines
 }
@@ -166,8 +189,36 @@ fn config_lines(config: &ClusterConfigAnswer) -> Vec<String> {
 mod tests {
     use super::*;
     use operator::answers::{
-        ClusterConfigNode, ClusterDeparted, ClusterHostage, ClusterLimit, ClusterNode, ClusterStream,
+        ClusterConfigNode, ClusterDeparted, ClusterHost, ClusterHostage, ClusterLimit, ClusterNode, ClusterStream,
     };
+
+    #[test]
+    fn reported_hosts_in_lines() {
+        let host = |next_hop: &str, state: &str, wait| ClusterHost {
+            next_hop: next_hop.to_owned(),
+            state: state.to_owned(),
+            node: 2,
+            wait,
+        };
+        let hosts = ClusterHosts {
+            reported: vec![host("mx.a.test:25", "down", 90), host("mx.b.test:25", "tls-broken", 5)],
+            reported_count: 3,
+            waiting: 1,
+            sent: 4,
+            received: 1_200,
+            dropped: 5,
+            unreadable: 1,
+        };
+        assert_eq!(
+            host_lines(&hosts),
+            [
+                "hosts: 3 reports by other nodes, mail waits for 1 of them here; 4 sent, 1,200 received, 6 dropped",
+                "  mx.a.test:25: down, says node 2; no attempt here for 1m",
+                "  mx.b.test:25: tls-broken, says node 2; no attempt here for 5s",
+                "  and 1 more",
+            ]
+        );
+    }
 
     #[test]
     fn the_shared_configuration_in_lines() {

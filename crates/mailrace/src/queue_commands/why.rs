@@ -264,6 +264,13 @@ impl Cause<'_> {
                 (false, None) => "it is tried again later".to_owned(),
             };
             sentences.push(format!("The destination {name}{hosts} is down: {down}; {next}."));
+            sentences.extend(status.reported_by.map(|node| {
+                let key = self.places.key("cluster.host_status");
+                format!(
+                    "This node makes no attempt before that since node {node} of the cluster reports the host ({key}); \
+                     mailrace queue retry makes one now."
+                )
+            }));
         } else if let Some(site) = site {
             sentences.push(format!("Mail for {name} goes to {site}."));
         }
@@ -414,6 +421,12 @@ mod tests {
             site: Some("mx1.slow.example".to_owned()),
             ..DestinationStatus::default()
         };
+        let reported = DestinationStatus {
+            down: Some("node 2 reports this host down".to_owned()),
+            retry_in: Some(90),
+            reported_by: Some(2),
+            ..DestinationStatus::default()
+        };
         let rate = DestinationStatus {
             waits_for: Some("rate".to_owned()),
             messages_per_second: Some(2.5),
@@ -427,6 +440,7 @@ mod tests {
         };
         for (status, parts) in [
             (down, ["is down: connect: refused; it is tried again in 10m", "(mx1.slow.example)"]),
+            (reported, ["node 2 reports this host down; it is tried again in 1m", "no attempt before that since node 2"]),
             (rate, ["the rate of 2.5 messages a second", "destination.messages_per_second"]),
             (connection, ["waits for a connection", "delivery.connections_max"]),
         ] {

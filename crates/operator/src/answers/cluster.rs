@@ -49,6 +49,43 @@ pub struct ClusterAnswer {
     pub config: Option<ClusterConfigAnswer>,
     /// Limits of next hops that all nodes keep together, as far as this node uses them.
     pub limits: Vec<ClusterLimit>,
+    /// Next hops that nodes report to each other, if `cluster.host_status` is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<ClusterHosts>,
+}
+
+/// Next hops that nodes report to each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterHosts {
+    /// Those that other nodes report, by name; the first 100.
+    pub reported: Vec<ClusterHost>,
+    /// All of them.
+    pub reported_count: u64,
+    /// Next hops of this node whose mail waits because of a report.
+    pub waiting: u64,
+    /// Reports that this node sent since the start.
+    pub sent: u64,
+    /// Reports that it got from other nodes.
+    pub received: u64,
+    /// Reports that it dropped: too many in a second, or about too many next hops.
+    pub dropped: u64,
+    /// Messages that were no reports.
+    pub unreadable: u64,
+}
+
+/// A next hop that another node reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterHost {
+    /// The next hop, as its site is named at all nodes.
+    pub next_hop: String,
+    /// `down`, `throttled` or `tls-broken`.
+    pub state: String,
+    /// The node.
+    pub node: u16,
+    /// Seconds until this node makes an attempt of its own, at most.
+    pub wait: u64,
 }
 
 /// The configuration that all nodes share, as this node sees it.

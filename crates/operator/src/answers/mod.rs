@@ -21,7 +21,7 @@ mod storms;
 
 pub use cluster::{
     ClusterAdoption, ClusterAnswer, ClusterConfigAnswer, ClusterConfigNode, ClusterConfigRevision, ClusterCopies,
-    ClusterDeparted, ClusterHostage, ClusterLeave, ClusterLimit, ClusterNode, ClusterStream,
+    ClusterDeparted, ClusterHost, ClusterHostage, ClusterHosts, ClusterLeave, ClusterLimit, ClusterNode, ClusterStream,
 };
 pub use connections::{ConnectionLine, ConnectionsAnswer, TranscriptLine};
 pub use history::{BestWindow, HistoryAnswer, HistoryMessage, HistoryStatus, HistoryStep, PhaseTime};

@@ -285,6 +285,9 @@ pub struct DestinationStatus {
     /// It is down and tried now.
     #[serde(skip_serializing_if = "is_false")]
     pub trying: bool,
+    /// The node of the cluster by whose report it is down, or down for longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reported_by: Option<u16>,
 }
 
 /// A destination with the recipients that wait for it.

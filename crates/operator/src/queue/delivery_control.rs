@@ -222,6 +222,8 @@ pub struct DestinationState {
     pub rate: Option<u32>,
     /// The same, as learned from refusals of its hosts with 421 or 4xx, while that pace applies.
     pub pace: Option<u32>,
+    /// The node of the cluster by whose report it is down, or down for longer.
+    pub reported_by: Option<u16>,
     /// The limit that an operator has set for it.
     pub set_limit: Option<LimitLine>,
     /// The cause why mail that is due is not attempted, if there is such mail.

@@ -128,6 +128,7 @@ impl QueueView<'_> {
             window,
             rate,
             pace,
+            reported_by,
             set_limit,
             waits,
             ready,
@@ -164,6 +165,7 @@ impl QueueView<'_> {
             // Rounded up, so that 0 means now.
             status.retry_in = Some(left.as_secs() + u64::from(left.subsec_nanos() > 0));
             status.trying = left.is_zero();
+            status.reported_by = reported_by.filter(|_| !status.trying);
         }
         Some(status)
     }

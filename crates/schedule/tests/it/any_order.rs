@@ -10,7 +10,7 @@ use mail::{Node, QueueId};
 use proptest::prelude::*;
 use schedule::{
     Action, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Limits, NextJob, Positions, QueueEntry,
-    ResolveFailure, Scheduler, Settings, SiteAssignment,
+    ResolveFailure, Scheduler, Settings, SiteAssignment, SiteReport,
 };
 
 const START: Duration = Duration::from_secs(1_800_000_000);
@@ -30,6 +30,9 @@ struct Seen {
 
 const FEEDBACKS: [Feedback; 6] =
     [Feedback::Good, Feedback::Slowdown, Feedback::Neutral, Feedback::Broken, Feedback::Unsent, Feedback::NoReply];
+
+const FAILURES: [Failure; 6] =
+    [Failure::Refused, Failure::Silent, Failure::Throttled, Failure::Broken, Failure::Tls, Failure::Local];
 
 /// A call, and two numbers that select its arguments.
 type Call = (u8, u64, u64);
@@ -108,8 +111,7 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
         }
         (10, Some(connection), _, Some(job)) => scheduler.give_back(connection, &job, *now),
         (11, Some(connection), ..) => {
-            let all = [Failure::Refused, Failure::Silent, Failure::Throttled, Failure::Broken];
-            let failure = all[usize::try_from(two % 4).unwrap()];
+            let failure = FAILURES[usize::try_from(two % 6).unwrap()];
             drop(scheduler.unreachable(connection, failure, "refused", *now));
         }
         (12, Some(connection), ..) if two.is_multiple_of(3) => scheduler.abandon(connection, *now),
@@ -154,6 +156,16 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
         }
         (19, Some(connection), ..) => scheduler.silent(connection, *now),
         (20, Some(connection), ..) => scheduler.stalling(connection, *now),
+        (21, ..) => {
+            let (wait, later) = (Duration::from_secs(one * two), Duration::from_secs(two));
+            let report = SiteReport { by: 2, why: "node 2", wait, until: *now + later };
+            drop(scheduler.site_reported(format!("s{}", one % 3).as_bytes(), &report, *now));
+        }
+        (22, ..) => {
+            scheduler.site_reported_up(format!("s{}", one % 3).as_bytes(), *now);
+            let changes = scheduler.take_site_changes();
+            assert!(changes.len() < 1_000 && changes.iter().all(|change| change.site.starts_with(b"s")));
+        }
         _ => {}
     }
 }
@@ -175,6 +187,7 @@ const KEPT: &[&[Call]] = &[&[
 
 fn play(calls: &[Call]) {
     let mut scheduler = Scheduler::new(Settings { connections_max: 5, ..Settings::default() }, 3);
+    scheduler.collect_site_changes();
     let (mut seen, mut now) = (Seen::default(), START);
     let mut ids = BTreeSet::new();
     for call in calls.iter().copied() {
@@ -214,7 +227,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_order_of_calls_panics(calls in prop::collection::vec((0_u8..21, 0_u64..1_000, 0_u64..1_000), 1..400)) {
+    fn no_order_of_calls_panics(calls in prop::collection::vec((0_u8..23, 0_u64..1_000, 0_u64..1_000), 1..400)) {
         play(&calls);
     }
 }

@@ -15,4 +15,5 @@ mod pace;
 mod rig;
 mod scenarios;
 mod silent;
+mod site_reports;
 mod time_slices;

@@ -5,7 +5,7 @@ use super::reports;
 use super::stream_names::StreamNames;
 use crate::cluster::{AdoptedNames, ClusterMember, CopyEnvelope, EngineSettings, LocalMail, MemberStart};
 use crate::context::Context;
-use crate::dispatch::{Dispatch, keep_shares};
+use crate::dispatch::{Dispatch, exchange_host_reports, keep_shares};
 use bytes::Bytes;
 use cluster::{Accepted, Completion, Content, LocalMessage, NewMessage, Report, Settings, StreamId};
 use mail::QueueId;
@@ -83,6 +83,11 @@ pub(crate) async fn begin(
     }));
     let told = member.clone();
     spool.observe_holds(Box::new(move |messages, is_held| told.held_in_log(messages, is_held)));
+    let config = context.live.load().config.cluster.clone();
+    if config.host_status {
+        let outbox = dispatch.begin_host_reports(node, &config.engines);
+        tokio::spawn(exchange_host_reports(Arc::downgrade(dispatch), member.host_messages(), outbox));
+    }
     context.message_store.copy_by(member);
     tokio::spawn(keep_shares(Arc::downgrade(dispatch)));
     Ok(())

@@ -150,10 +150,31 @@ impl Engine {
     /// Yes.
     pub(super) async fn inbox(&self) -> Result<(String, Subscriber), NoAnswer> {
         let inbox = self.client.new_inbox();
-        let begun = tokio::time::timeout(self.request_time_max, self.client.subscribe(inbox.clone()));
+        Ok((inbox.clone(), self.subscribe(inbox).await?))
+    }
+
+    /// Receives the messages of a subject. Those that come faster than they are read are dropped, and so are those of a
+    /// time without a connection.
+    ///
+    /// # Cancel safety
+    /// Yes.
+    pub(super) async fn subscribe(&self, subject: String) -> Result<Subscriber, NoAnswer> {
+        let begun = tokio::time::timeout(self.request_time_max, self.client.subscribe(subject));
         match begun.await {
-            Ok(Ok(messages)) => Ok((inbox, messages)),
+            Ok(Ok(messages)) => Ok(messages),
             Ok(Err(_)) | Err(_) => Err(NoAnswer::Unknown),
+        }
+    }
+
+    /// Sends a message that nobody answers; it is lost without a connection, and where nobody receives it.
+    ///
+    /// # Cancel safety
+    /// The message may be sent all the same.
+    pub(super) async fn send(&self, subject: String, payload: Bytes) {
+        if self.is_connected() {
+            // Nothing follows from a message that is not sent.
+            let sent = tokio::time::timeout(self.request_time_max, self.client.publish(subject, payload));
+            drop(sent.await);
         }
     }
 }

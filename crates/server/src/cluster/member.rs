@@ -6,6 +6,7 @@
 
 use super::adopted_names::AdoptedNames;
 use super::engine_access::{EngineAccess, EngineInUse};
+use super::host_messages::HostMessages;
 use super::local_mail::LocalMail;
 use super::member_loop::MemberLoop;
 use super::member_state::MemberShared;
@@ -213,6 +214,12 @@ impl ClusterMember {
     /// The engine, while it may be used.
     pub(super) fn engine_in_use(&self) -> Option<Arc<EngineInUse>> {
         self.shared.engine.in_use()
+    }
+
+    /// Messages about hosts between the nodes.
+    #[must_use]
+    pub(crate) fn host_messages(&self) -> HostMessages {
+        HostMessages::new(Arc::clone(&self.shared.engine), self.cluster)
     }
 
     /// The other nodes that this one sees.

@@ -8,6 +8,7 @@
 //! | [`ReplicaLog`] | carries out a `cluster::LogRequest` |
 //! | [`Coordination`], [`Watch`] | carry out a `cluster::CoordinationRequest`, and tell of changed keys |
 //! | [`SharedConfig`], [`ConfigPusher`] | carry out a `cluster::Follower` at a node, a `cluster::Push` for a command |
+//! | `HostMessages` | messages about hosts that are down, for `cluster::HostStatusBoard` |
 //! | [`ClusterMember`] | runs a `cluster::Node` on them and on the local log, [`LocalMail`]; leaves for good |
 //! | [`NodeRemover`] | carries out a `cluster::Removal` of a dead node, for a command |
 //!
@@ -31,6 +32,7 @@ mod engine_access;
 mod engine_checks;
 mod error;
 mod facts;
+mod host_messages;
 mod key;
 mod local_mail;
 mod member;
@@ -53,6 +55,7 @@ pub use departure::{Departure, DepartureStep};
 pub use engine_checks::{EngineFinding, EngineFindingState, check_engines};
 pub use error::EngineAccessError;
 pub use facts::ask_engine;
+pub(crate) use host_messages::HostMessages;
 pub use local_mail::LocalMail;
 pub use member::{ClusterMember, MemberStart, MemberStatus};
 pub use node_removal::{NodeRemovalResult, NodeRemover};

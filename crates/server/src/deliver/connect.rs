@@ -136,8 +136,8 @@ pub(super) async fn open<N: Future<Output = ()>>(
             Ok(link) => return Ok(link),
             Err(trouble) if trouble.is_ours => return Err(trouble),
             Err(mut trouble) => {
-                if last.as_ref().is_some_and(|last| last.failure == Failure::Silent) {
-                    trouble.failure = Failure::Silent;
+                if let Some(last) = &last {
+                    trouble.add_failure(last.failure);
                 }
                 if last.is_some_and(|last| !last.is_permanent) {
                     trouble.put_off();
@@ -257,12 +257,9 @@ impl ConnectionOpening<'_> {
             Raced::Nobody(miss, Some(second)) => {
                 let first = self.missed(candidate, &miss);
                 let Some(other) = other() else { return Err(first) };
-                let failure = first.failure;
-                let trouble = self.missed(other, &second);
-                Err(ConnectError {
-                    failure: if failure == Failure::Silent { failure } else { trouble.failure },
-                    ..trouble
-                })
+                let mut trouble = self.missed(other, &second);
+                trouble.add_failure(first.failure);
+                Err(trouble)
             }
         }
     }

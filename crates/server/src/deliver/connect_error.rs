@@ -19,7 +19,7 @@ pub(super) struct ConnectError {
     pub(super) peer: Option<Candidate>,
     /// The server shuts down, or the place was needed; nothing is known about the site.
     pub(super) is_ours: bool,
-    /// Whether a host was silent, or all refused.
+    /// Whether a host was silent, or all refused, or none of that is about them.
     pub(super) failure: Failure,
     /// There was no time for some hosts, of which nothing bad is known; the next connection begins with them, since
     /// those that were tried come behind.
@@ -49,12 +49,23 @@ impl ConnectError {
     /// Makes the error for a map that cannot be asked about a host.
     pub(super) fn map(host: &Candidate, why: &str) -> Self {
         let text = format!("the access map cannot be asked for {}: {why}", host.name);
-        Self { peer: Some(host.clone()), is_of_map: true, ..Self::deferral((3, 0), text) }
+        let failure = Failure::Local;
+        Self { peer: Some(host.clone()), is_of_map: true, failure, ..Self::deferral((3, 0), text) }
     }
 
     /// Makes the error for a destination without hosts.
     pub(super) fn no_hosts(no: NoHosts) -> Self {
         Self { status: no.status, ..Self::deferral((4, 4), no.text) }
+    }
+
+    /// Adds the failure of the hosts that were tried before: one that was silent makes the site silent, and a fault of
+    /// this machine says nothing about the others.
+    pub(super) const fn add_failure(&mut self, before: Failure) {
+        self.failure = match (before, self.failure) {
+            (Failure::Silent, _) => Failure::Silent,
+            (before, Failure::Local) => before,
+            (_, now) => now,
+        };
     }
 
     /// Another host may do better.

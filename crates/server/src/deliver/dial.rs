@@ -67,12 +67,13 @@ impl DialError {
         }
     }
 
-    /// Returns the kind of the failure: an address refused, or all were silent.
+    /// Returns the kind of the failure: an address refused, or all were silent, or it is ours.
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Silent => Failure::Silent,
             Self::Error(error) if error.kind() == io::ErrorKind::TimedOut => Failure::Silent,
-            Self::Source(..) | Self::Error(_) => Failure::Refused,
+            Self::Source(..) | Self::Error(_) if self.is_about_host() => Failure::Refused,
+            Self::Source(..) | Self::Error(_) => Failure::Local,
         }
     }
 

@@ -68,7 +68,7 @@ pub(crate) async fn run(
     if context.message_store.pressure() == Pressure::Poisoned {
         // A result that cannot be recorded would mean a second delivery after the next start.
         let why = "deliveries are suspended, since the spool takes no more writes";
-        return drop(dispatch.unreachable(&way, connection, Failure::Refused, why));
+        return drop(dispatch.unreachable(&way, connection, Failure::Local, why));
     }
     let work = AttemptWork {
         outbound: &outbound,
@@ -92,6 +92,7 @@ pub(crate) async fn run(
             if let Some(took) = site.lookup_time.take() {
                 link.phases.add(AttemptPhase::Dns, took);
             }
+            dispatch.note_reached(&link.peer.address);
             dispatch.reached(&way, connection);
             Box::pin(deliver_over(link, work, &post, addresses, &mut wait)).await
         }

@@ -145,6 +145,7 @@ impl DeliveryControl for Dispatch {
             window: view.window.into(),
             rate: view.limits.and_then(|limits| limits.messages_per_second),
             pace: view.pace,
+            reported_by: view.reported_by,
             set_limit,
             waits,
             ready: count(view.ready),

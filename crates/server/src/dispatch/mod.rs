@@ -14,6 +14,7 @@ mod connection_guard;
 mod connections;
 mod delivery_control;
 mod down;
+mod host_reports;
 mod overdue;
 mod ownership;
 mod rehome;
@@ -24,6 +25,7 @@ mod resubmit;
 mod settings;
 mod shared_limits;
 mod site_lookup;
+mod site_names;
 mod task;
 
 use crate::config::Config;
@@ -41,7 +43,10 @@ use crate::simulation::Sizes;
 pub(crate) use bounce::bounce;
 pub(crate) use connection_guard::ConnectionGuard;
 pub(crate) use connections::{ConnectTarget, ConnectionSignal, ConnectionView};
+use host_reports::HostReports;
+pub(crate) use host_reports::{HostReportsView, exchange_host_reports};
 use mail::{Envelope, QueueId};
+use observe::{Event, Severity};
 pub(crate) use overdue::answer_overdue;
 pub(crate) use ownership::OWNERSHIP_RETRY_TIME;
 pub(crate) use renewal::Renewal;
@@ -124,6 +129,8 @@ struct DispatchState {
     down: HashMap<Arc<[u8]>, Duration>,
     /// When `down` was looked through last.
     purged: Duration,
+    /// Failures that the nodes of a cluster report to each other; `None` on a machine alone.
+    reports: Option<Box<HostReports>>,
     /// The configuration in force, to find hosts that need no look-up.
     config: Config,
     routing: Arc<Routing>,
@@ -187,6 +194,7 @@ impl Dispatch {
                 lookups_begun: 0,
                 down: HashMap::new(),
                 purged: Duration::ZERO,
+                reports: None,
                 config: config.clone(),
                 routing: context.routing.load_full(),
             }),
@@ -351,11 +359,15 @@ impl Dispatch {
         let mut state = self.lock();
         let answer = what(&mut state, now);
         self.follow(&mut state, now);
+        let lines = host_reports::publish_changes(&mut state, now);
         // Under the lock, as is the change: a sleeping task has seen this time, or is woken.
         if state.scheduler.wake_at().map_or(u64::MAX, micros) < self.sleeps_until.load(Ordering::Acquire) {
             self.earlier.notify_one();
         }
         drop(state);
+        for text in lines {
+            self.context.record(&Event::Cluster { severity: Severity::Info, text: &text });
+        }
         answer
     }
 

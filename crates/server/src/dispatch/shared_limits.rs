@@ -6,7 +6,7 @@
 //! end of the content. One whose peer has a whole message may end with its answer.
 
 use super::Dispatch;
-use aws_lc_rs::digest;
+use super::site_names::name_in_cluster;
 use cluster::LimitUse;
 use schedule::{ConnectionId, SharedSite, SiteShare};
 use std::collections::{BTreeMap, HashMap};
@@ -16,8 +16,6 @@ use std::time::Duration;
 
 /// Time between two reports: a lapsed lease is noticed well within the second that others wait longer.
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
-/// Octets of a limit's name; a longer one is cut and gets a digest.
-const NAME_OCTETS_MAX: usize = 160;
 
 /// Transactions that each site had started at the last report.
 type Started = HashMap<Arc<[u8]>, u64>;
@@ -41,7 +39,7 @@ impl Dispatch {
         let sites: Vec<SharedSite> = self.lock().scheduler.shared_sites(now).collect();
         let mut limits: BTreeMap<String, Vec<SharedSite>> = BTreeMap::new();
         for site in sites {
-            limits.entry(limit_name(&site.name)).or_default().push(site);
+            limits.entry(name_in_cluster(&site.name)).or_default().push(site);
         }
         let before = std::mem::take(started);
         for (name, sites) in limits {
@@ -123,40 +121,5 @@ impl Dispatch {
             }
             left
         })
-    }
-}
-
-/// Returns the name of a site's limit: equal at all nodes, which have source addresses and names of their own.
-fn limit_name(site: &[u8]) -> String {
-    const OWN: [&str; 3] = ["from=", "hello=", "limit="];
-    let text = String::from_utf8_lossy(site);
-    let words: Vec<&str> = text.split(' ').filter(|word| !OWN.iter().any(|own| word.starts_with(own))).collect();
-    let name = words.join(" ");
-    if name.len() <= NAME_OCTETS_MAX {
-        return name;
-    }
-    let digest = digest::digest(&digest::SHA256, name.as_bytes());
-    let digest: String = digest.as_ref().iter().take(16).map(|octet| format!("{octet:02x}")).collect();
-    let end = name.floor_char_boundary(NAME_OCTETS_MAX - 2 * 16 - 1);
-    format!("{}~{digest}", name.get(..end).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_has_the_same_name_at_nodes_with_other_addresses() {
-        let here =
-            limit_name(b"mx.example:25 tls=opportunistic from=192.0.2.1 hello=a.example rule=2 limit=mx.example");
-        let there = limit_name(b"mx.example:25 tls=opportunistic from=192.0.2.2 hello=b.example rule=2");
-        assert_eq!(here, "mx.example:25 tls=opportunistic rule=2");
-        assert_eq!(here, there);
-    }
-
-    #[test]
-    fn a_long_name_is_cut_and_stays_its_own() {
-        let long = |last: &str| limit_name(format!("{}|{last}:25", "mail.example|".repeat(40)).as_bytes());
-        assert!(long("a").len() <= NAME_OCTETS_MAX && long("a") != long("b") && long("a") == long("a"));
     }
 }

@@ -22,6 +22,11 @@ impl Endpoint {
         }
     }
 
+    /// Returns whether another machine has another host there.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        self.ip().is_none_or(|ip| ip.is_loopback() || ip.is_unspecified())
+    }
+
     /// Returns its IP address.
     pub(crate) const fn ip(&self) -> Option<IpAddr> {
         match self {

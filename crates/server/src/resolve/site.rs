@@ -122,6 +122,14 @@ impl Site {
         all
     }
 
+    /// Returns whether a host of it may be another one at another machine: a socket in the file system, or an address
+    /// of this machine alone.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        let SiteHosts::Remote(blocks) = &self.hosts else { return true };
+        let mut hosts = blocks.iter().flat_map(|block| &block.hosts).flat_map(|host| &host.candidates);
+        hosts.any(|host| host.address.is_of_this_machine())
+    }
+
     /// Returns all addresses with a port, the better hosts first.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let SiteHosts::Remote(blocks) = &self.hosts else { return Vec::new() };

@@ -2,16 +2,21 @@
 
 use super::shared_config::shared_status;
 use crate::cluster::{ClusterMember, MemberStatus, SharedConfig};
+use crate::dispatch::HostReportsView;
 use cluster::{AdoptionStatus, DepartureMark, HostageReason, HostageStatus, LimitStatus, StreamState, StreamStatus};
 use operator::answers::{
-    ClusterAdoption, ClusterAnswer, ClusterDeparted, ClusterHostage, ClusterLeave, ClusterLimit, ClusterNode,
-    ClusterStream,
+    ClusterAdoption, ClusterAnswer, ClusterDeparted, ClusterHost, ClusterHostage, ClusterHosts, ClusterLeave,
+    ClusterLimit, ClusterNode, ClusterStream,
 };
+
+/// Reported next hops that are shown.
+const HOSTS_SHOWN_MAX: usize = 100;
 
 /// Describes the node.
 pub(super) fn cluster_status(
     member: &ClusterMember,
     shared: Option<&SharedConfig>,
+    hosts: Option<&HostReportsView>,
     leave: Option<ClusterLeave>,
 ) -> ClusterAnswer {
     let MemberStatus { cluster: status, refusal, engine_problem, is_draining, cluster_id } = member.status();
@@ -59,6 +64,25 @@ pub(super) fn cluster_status(
         adoptions: status.adoptions.iter().map(adoption).collect(),
         hostages: status.hostages.iter().map(hostage).collect(),
         limits: member.limits().iter().map(limit).collect(),
+        hosts: hosts.map(reported),
+    }
+}
+
+fn reported(hosts: &HostReportsView) -> ClusterHosts {
+    let shown = hosts.reported.iter().take(HOSTS_SHOWN_MAX).map(|(name, report, left)| ClusterHost {
+        next_hop: name.clone(),
+        state: report.state.word().to_owned(),
+        node: report.node.0,
+        wait: left.as_secs() + u64::from(left.subsec_nanos() > 0),
+    });
+    ClusterHosts {
+        reported: shown.collect(),
+        reported_count: number(hosts.reported.len()),
+        waiting: hosts.waiting,
+        sent: hosts.counts.sent,
+        received: hosts.counts.received,
+        dropped: hosts.counts.dropped,
+        unreadable: hosts.counts.unreadable,
     }
 }
 

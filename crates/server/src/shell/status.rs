@@ -72,10 +72,10 @@ impl Server {
             pickup: PickupStatus { files: self.waiting_files.files(), full: self.waiting_files.is_full() },
             expansions: context.expansions.counts(),
             log: self.log_status(),
-            cluster: context
-                .message_store
-                .cluster()
-                .map(|member| cluster_status(member, self.shared.get().map(Arc::as_ref), self.leave.progress())),
+            cluster: context.message_store.cluster().map(|member| {
+                let hosts = self.outbound.dispatch.as_ref().and_then(|dispatch| dispatch.host_reports());
+                cluster_status(member, self.shared.get().map(Arc::as_ref), hosts.as_ref(), self.leave.progress())
+            }),
             webhooks: context.webhooks.iter().map(|webhook| webhook.status()).collect(),
             history: context.history.as_ref().map(History::status),
             spool: self.spool_status(&live.config.spool, &spool),

@@ -49,6 +49,9 @@ fn state(output: &mut Output, status: &DestinationStatus, named: &[&str]) {
     let connections = status.connections.unwrap_or(0);
     if let Some(why) = &status.down {
         output.print_line(format_args!("            down, {}: {}", next_try(status), plain(why)));
+        if let Some(node) = status.reported_by {
+            output.print_line(format_args!("            no attempt before that, by the report of node {node}"));
+        }
     } else if connections > 0 {
         let messages = count(status.in_flight.unwrap_or(0), "message");
         output.print_line(format_args!("            {} with {messages} under way", count(connections, "connection")));

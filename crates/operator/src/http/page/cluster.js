@@ -1,6 +1,6 @@
 // The cluster as this node sees it: nodes, copies, mail without a copy, mail that moves, and limits kept together.
 import { get } from "./api.js";
-import { el, fill, number, rate, row, table, visible } from "./dom.js";
+import { age, el, fill, number, rate, row, table, visible } from "./dom.js";
 
 const NODES = [{ name: "Node" }, { name: "Name" }, { name: "State" }];
 const STREAMS = [{ name: "Copies at node", class: "number" }, { name: "State" }, { name: "Messages", class: "number" },
@@ -8,6 +8,7 @@ const STREAMS = [{ name: "Copies at node", class: "number" }, { name: "State" },
 const ADOPTIONS = [{ name: "Mail of node", class: "number" }, { name: "Copies at node", class: "number" }, { name: "Step" }, { name: "Taken", class: "number" }];
 const HOSTAGES = [{ name: "Mail of node", class: "number" }, { name: "Messages", class: "number" }, { name: "Why it waits, and what helps" }];
 const LIMITS = [{ name: "Next hop" }, { name: "Limit" }, { name: "All nodes", class: "number" }, { name: "This node", class: "number" }, { name: "Wanted here", class: "number" }];
+const HOSTS = [{ name: "Next hop" }, { name: "State" }, { name: "Reported by node", class: "number" }, { name: "No attempt here for", class: "number" }];
 const STATES = {
   member: ["good", "takes part"], joining: ["warn", "joining"], draining: ["warn", "draining"], leaving: ["warn", "leaving for good"],
   alone: ["bad", "no majority of the engines answers: nothing is adopted"], refused: ["bad", "must not take part"],
@@ -48,6 +49,9 @@ function parts(state, hostname) {
     el("h2", {}, "Nodes"), card(NODES, [nodeRow(state.node, hostname, { draining: state.state === "draining", leaving: state.state === "leaving" }, true), ...state.nodes.map((one) => nodeRow(one.node, one.name, one, false)), ...(state.departed || []).map(departedRow)], ""),
     el("h2", {}, "Copies of the mail of this node"), card(STREAMS, state.streams.map(stream), "No other node has copies: mail of this node is on its disk alone."),
     el("h2", {}, "Limits that all nodes keep together"), card(LIMITS, (state.limits || []).map(limit), "No next hop with a [[destination]] table has mail here now."),
+    state.hosts ? [el("h2", {}, "Next hops that other nodes report"), card(HOSTS, state.hosts.reported.map(host), "None now."),
+      el("p", { class: "soft" }, number(state.hosts.reported_count) + " reports, mail waits here for " + number(state.hosts.waiting) + " of them; since the start "
+        + number(state.hosts.sent) + " sent, " + number(state.hosts.received) + " received, " + number(state.hosts.dropped + state.hosts.unreadable) + " dropped")] : null,
   ];
 }
 
@@ -77,6 +81,10 @@ function adoption(one) {
 
 function hostage(one) {
   return row(HOSTAGES, [String(one.owner), one.messages === undefined ? "unknown" : number(one.messages), visible(one.why)]);
+}
+
+function host(one) {
+  return row(HOSTS, [visible(one.next_hop), el("span", { class: "tag " + (one.state === "down" ? "bad" : "warn") }, visible(one.state)), String(one.node), age(one.wait)]);
 }
 
 function limit(one) {

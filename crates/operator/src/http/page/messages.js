@@ -153,5 +153,5 @@ function states(message) {
   const entries = Object.entries(message.destinations || {}).filter(([, state]) => state.down || state.waits_for);
   if (entries.length === 0) return null;
   return [el("h2", {}, "What its destinations wait for"), el("dl", {}, entries.map(([name, state]) => [el("dt", {}, visible(name)),
-    el("dd", {}, state.down ? "down: " + visible(state.down) + (state.retry_in === undefined ? "" : "; next try in " + age(state.retry_in)) : "waits for its " + state.waits_for)]))];
+    el("dd", {}, state.down ? "down: " + visible(state.down) + (state.retry_in === undefined ? "" : "; next try in " + age(state.retry_in)) + (state.reported_by === undefined ? "" : ", by the report of node " + state.reported_by) : "waits for its " + state.waits_for)]))];
 }

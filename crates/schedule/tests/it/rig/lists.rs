@@ -28,6 +28,7 @@ impl Rig {
             self.scheduler.resolve_failed(destination, "no answer from name servers", self.blame, self.now)
         };
         self.check_left(&jobs);
+        self.apply_report(self.sites[to]);
     }
 
     pub(super) fn load(&mut self, destination: DestinationId, after: Option<QueueEntry>, limit: usize) {

@@ -3,7 +3,7 @@
 //!
 //! The spool is lists as in `spool::index`: in order of arrival, read after an entry, or from the start when that entry
 //! is gone. The driver does what the server does. Connections are in `links`, the answers of spool and name servers in
-//! `lists`. Tests that drive the scheduler themselves use `direct`.
+//! `lists`, reports of other machines in `reports`. Tests that drive the scheduler themselves use `direct`.
 
 #![allow(
     dead_code,
@@ -21,6 +21,7 @@
 pub mod direct;
 mod links;
 mod lists;
+mod reports;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -231,6 +232,8 @@ pub struct Rig {
     lowered: usize,
     /// The limits of a site as last reported to the scheduler.
     told: Vec<Limits>,
+    /// Reports of other rigs in force, by site: the rig, its back-off, and their end.
+    heard: BTreeMap<usize, (u16, Duration, Duration)>,
     /// The driver sometimes finds changed hosts although they are the same.
     pub strays: bool,
     /// When recipients are tried again.
@@ -298,6 +301,7 @@ impl Rig {
             room: settings_room,
             lowered: 0,
             told: vec![LIMITS; hosts_count],
+            heard: BTreeMap::new(),
             strays: false,
             retry: RetryPolicy::default(),
             sequence: 0,

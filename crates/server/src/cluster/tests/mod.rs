@@ -7,6 +7,7 @@ mod cost;
 mod direct_engines;
 mod engine_checks;
 mod facts;
+mod host_messages;
 mod member;
 mod replica_log;
 

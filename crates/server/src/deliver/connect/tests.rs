@@ -248,6 +248,23 @@ async fn when_all_have_failed_all_are_tried() {
     }
 }
 
+/// Other nodes of a cluster hear only of what the hosts do.
+#[tokio::test(start_paused = true)]
+async fn a_fault_of_this_machine_is_none_of_the_hosts() {
+    let (no_route, refuses) = (("one", ONE, Mood::NoRoute), ("two", TWO, Mood::Refuses));
+    for (specs, failure) in [
+        (vec![no_route], Failure::Local),
+        (vec![refuses, no_route], Failure::Refused),
+        (vec![no_route, refuses], Failure::Refused),
+    ] {
+        let (opened, _) = World::new(&specs).open(Lane::Fast).await;
+        assert_eq!(opened.unwrap_err().failure, failure, "{specs:?}");
+    }
+    let mut world = World::new(&[("one", ONE, Mood::BrokenTls)]);
+    world.rule.tls = RouteTls::Required;
+    assert_eq!(world.open(Lane::Fast).await.0.unwrap_err().failure, Failure::Tls);
+}
+
 #[tokio::test(start_paused = true)]
 async fn lanes_have_their_own_patience() {
     let cases = [
@@ -576,7 +593,7 @@ async fn a_source_that_is_not_ours_is_named() {
         "{}",
         trouble.text
     );
-    assert_eq!((trouble.status.to_string().as_str(), trouble.failure), ("4.3.5", Failure::Refused));
+    assert_eq!((trouble.status.to_string().as_str(), trouble.failure), ("4.3.5", Failure::Local));
     assert!(world.may_try("127.0.0.1:9"));
 }
 

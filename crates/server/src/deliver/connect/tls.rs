@@ -81,13 +81,13 @@ pub(super) enum Unready {
 
 impl Unready {
     pub(super) fn into_trouble(self) -> ConnectError {
-        let (Self::Tls(trouble)
-        | Self::Declined(trouble)
-        | Self::Injected(trouble)
-        | Self::Unmet(trouble)
-        | Self::NoLogin(LoginFailure { trouble, .. })
-        | Self::Other(trouble)) = self;
-        trouble
+        match self {
+            Self::Tls(trouble) | Self::Declined(trouble) | Self::Injected(trouble) | Self::Unmet(trouble) => {
+                let is_refused = trouble.failure == Failure::Refused;
+                ConnectError { failure: if is_refused { Failure::Tls } else { trouble.failure }, ..trouble }
+            }
+            Self::NoLogin(LoginFailure { trouble, .. }) | Self::Other(trouble) => trouble,
+        }
     }
 }
 

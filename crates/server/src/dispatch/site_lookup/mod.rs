@@ -147,6 +147,7 @@ impl Dispatch {
         } else {
             state.scheduler.unshare_site(&site.name, now);
         }
+        self.place_by_reports(state, site, now);
         if jobs.is_empty() {
             return;
         }
