@@ -94,7 +94,7 @@ cluster-short: setup tested ## Kill, stop, cut off and drain nodes of a cluster 
 
 # Another seed: make cluster CLUSTER_SEED=7
 CLUSTER_SEED ?= 1
-cluster: setup tested ## The same with every fault: full disks, lost stores, split and slow networks, several at once, bad settings and engines, a directory that is away (most of an hour)
+cluster: setup tested ## The same with every fault: full disks, lost stores, power cuts, split and slow networks, several at once, bad settings and engines, a directory that is away (most of an hour)
 	./bench/cluster/faults.py $(TESTED)/mailrace --seed $(CLUSTER_SEED)
 	./bench/cluster/bad_input.py $(TESTED)/mailrace
 	./bench/cluster/ldap.py $(TESTED)/mailrace

@@ -37,11 +37,11 @@ def restart(process):
 
 def without_copies(bench):
     """Node 3 cannot copy: it accepts as its listeners say, delivers what has no copy, and the others go on."""
-    bench.letters(3, TEMPFAIL, 3, "451")
-    alone = bench.letters(3, ACCEPT_LOCAL, 3, "250")
+    bench.send(3, TEMPFAIL, 3, "451")
+    alone = bench.send(3, ACCEPT_LOCAL, 3, "250")
     bench.arrive(alone, 30, "mail of node 3 that has no copy")
-    bench.letters(1, TEMPFAIL, 3, "250")
-    bench.letters(2, ACCEPT_LOCAL, 3, "250")
+    bench.send(1, TEMPFAIL, 3, "250")
+    bench.send(2, ACCEPT_LOCAL, 3, "250")
 
 
 def unfit(bench, status, check, word, *parts):
@@ -86,7 +86,7 @@ def copied_elsewhere(bench):
     bench.world.sink.behave({"d7.rig.test": {"act": "later"}})
     for number in (1, 2):
         before = copies_at(bench, number, 3)
-        bench.letters(number, TEMPFAIL, 5, "250", domain="d7.rig.test")
+        bench.send(number, TEMPFAIL, 5, "250", domain="d7.rig.test")
         if more := copies_at(bench, number, 3) - before:
             bench.problem(f"node {number} gives a 250 for {more} copies at the engine of node 3, which is known to be unfit")
     bench.world.sink.behave({})
@@ -135,8 +135,8 @@ def refused(bench, node, number, *parts):
     """A node must not take part: it says why, takes no mail, and the others go on."""
     bench.says("cluster status", lambda: node.ask("cluster", "status"), parts)
     bench.says("the log", lambda: (node.place / "log").read_text().replace('\\"', '"'), parts, 5)
-    bench.letters(1, TEMPFAIL, 2, "250")
-    bench.letters(2, ACCEPT_LOCAL, 2, "250")
+    bench.send(1, TEMPFAIL, 2, "250")
+    bench.send(2, ACCEPT_LOCAL, 2, "250")
 
 
 def foreign_cluster(bench):
@@ -145,14 +145,14 @@ def foreign_cluster(bench):
     ours = re.search(r'\nid = "(\w+)"', (place(bench) / "mailrace.toml").read_text())[1]
     # Some mail of its own waits meanwhile.
     bench.world.sink.behave({"d7.rig.test": {"act": "later"}})
-    bench.letters(3, TEMPFAIL, 3, "250", domain="d7.rig.test")
+    bench.send(3, TEMPFAIL, 3, "250", domain="d7.rig.test")
     node.kill()
     change(place(bench) / "mailrace.toml", ours, other)
     (node.place / "log").rename(node.place / "log.before")
     node.start()
     refused(bench, node, 3, ours, other, "point the node to its own engine")
     for port in (TEMPFAIL, ACCEPT_LOCAL):
-        bench.letters(3, port, 2, "451")
+        bench.send(3, port, 2, "451")
     bench.verify_says(3, 78, "id", "wrong", ours, other, "point the node to its own engine")
     node.kill()
     (node.place / "log.before").rename(node.place / "log")
@@ -183,9 +183,9 @@ def two_nodes(bench, name, *parts):
     try:
         refused(bench, node, 3, *parts)
         for port in (3526, 3527):
-            bench.letters(2, port, 2, "451")
+            bench.send(2, port, 2, "451")
         # The one that was there goes on.
-        bench.letters(3, TEMPFAIL, 3, "250")
+        bench.send(3, TEMPFAIL, 3, "250")
         if bench.world.nodes[3].status().get("state") != "member":
             bench.problem(f"the node that had the number first: {bench.world.nodes[3].ask('cluster', 'status')}")
     finally:
@@ -220,7 +220,7 @@ def wrong_clock(bench, seconds, word):
         if said and abs(int(said[1]) - HOUR) > 30:
             bench.problem(f"the clock is off by {HOUR} s, and the status says {said[1]}")
         for port in (TEMPFAIL, ACCEPT_LOCAL):
-            bench.letters(3, port, 2, "451")
+            bench.send(3, port, 2, "451")
     finally:
         node.kill()
         (node.place / "log.before").rename(node.place / "log")
@@ -240,7 +240,7 @@ def clock_behind(bench):
 def queued_at(bench, owner):
     """Mail of a node that waits, with its copies at the holder that this returns."""
     bench.world.sink.behave({"d7.rig.test": {"act": "later"}})
-    bench.letters(owner, TEMPFAIL, 20, "250", domain="d7.rig.test")
+    bench.send(owner, TEMPFAIL, 20, "250", domain="d7.rig.test")
     streams = bench.world.nodes[owner].status().get("streams", [])
     return max(streams, key=lambda one: one["messages"])["holder"]
 

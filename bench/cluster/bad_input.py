@@ -55,7 +55,7 @@ class Bench:
     def problem(self, text):
         self.problems.append(text)
 
-    def letters(self, number, port, count, wanted, domain="d2.rig.test"):
+    def send(self, number, port, count, wanted, domain="d2.rig.test"):
         """Sends messages; each answer must begin with `wanted` (empty: any). Returns the tags of those with a 250."""
         sent = self.world.send(self.name, self.tries * 1000 + 1, count, number, port, domain)
         self.tries += 1
@@ -159,7 +159,7 @@ class Bench:
 
     def judge(self, arrivals, began):
         """Looks for lost mail, and for mail that came twice without a line of an adoption."""
-        history = self.world.work / f"{self.name}.letters"
+        history = self.world.work / f"{self.name}.messages"
         sent = histories.lines_of(history) if history.exists() else []
         with open(self.world.sink.history) as file:
             file.seek(arrivals)

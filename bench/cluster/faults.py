@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs a cluster of three nodes in network namespaces behind HAProxy under a storm, does it harm, and looks for lost mail.
 
-    faults.py PROGRAM [--seed N] [--only NAME]... [--short] [--list] [--selftest] [--rate N] [--keep]
+    faults.py PROGRAM [--bench PROGRAM] [--seed N] [--only NAME]... [--short] [--list] [--selftest] [--rate N] [--keep]
 
-PROGRAM is a mailrace. The seed chooses nodes, times and sizes. A line for each scenario has the acknowledged messages, those
-lost, those that came twice and how many of these the log told of, the longest time without a 250, the time until the mail of
-a dead node was adopted, and the load of the machine. `--selftest` tries the checker on histories with faults in them; every
-run begins with it.
+PROGRAM is a mailrace, `--bench` names a mailrace-bench with its rigs, whose disks lose power; without it that beside PROGRAM.
+The seed chooses nodes, times, sizes, and what survives a power cut. A line for each scenario has the acknowledged messages,
+those lost, those that came twice and how many of these the log told of, the longest time without a 250, the time until the
+mail of a dead node was adopted, and the load of the machine. `--selftest` tries the checker on histories with faults in them;
+every run begins with it.
 
 Exit status: 0 if all that could be tried went well, 1 otherwise; then the directory with histories and logs stays. What
 cannot run here is named as skipped; it is a failure if MAILRACE_TESTS_NEED names what is missing."""
@@ -30,7 +31,8 @@ import selftest
 from checker import UNSTORED_SECONDS, Cut, Limits, judge
 from members import CONNECTIONS, LIMITED, STORM_DOMAINS, Storm, World, find_engine
 from network import GENERATOR, NODES, WORK, Network, missing, remove_left, until
-from scenarios import ADOPTION_MAX, CONTROL, FAULTS, SHORT, names, schedule
+from power import Missing
+from scenarios import ADOPTION_MAX, CONTROLS, FAULTS, FILES, IGNORED_FLUSHES, SHORT, cluster_of, names, schedule
 
 # Domains that take nothing until a while behind the first fault, so that there is a queue when it comes.
 LATE = {f"d{number}.rig.test": {"act": "later"} for number in range(STORM_DOMAINS - 4, STORM_DOMAINS + 1)}
@@ -51,6 +53,8 @@ class Rig:
     def __init__(self, arguments, work, network, engine):
         self.arguments, self.work, self.network, self.engine = arguments, work, network, engine
         self.world, self.worlds = None, 0
+        # Copies and disks of the present world (scenarios.cluster_of).
+        self.cluster = None
         # The storms of the present world, by name: limits, the offset of its first arrivals, and the dead node.
         self.past = {}
         self.choose = random.Random(arguments.seed)
@@ -93,15 +97,23 @@ class Rig:
         with open(self.storm.history, "a") as file:
             file.write(json.dumps(event) + "\n")
 
-    def fresh_world(self, copies=2):
+    def end_world(self):
         if self.world is not None:
             self.world.end()
+        self.world = None
+
+    def fresh_world(self, copies, disks):
+        """Starts another cluster. Raises Missing if its disks cannot be had; then there is none."""
+        self.end_world()
         self.worlds += 1
         self.past = {}
         place = self.work / f"world-{self.worlds}"
         place.mkdir()
+        self.cluster = copies, disks
         self.world = World(self.network, place, self.arguments.program, self.engine, copies)
-        if not self.arguments.short:
+        if disks != FILES:
+            self.give_power_disks(disks)
+        elif not self.arguments.short:
             try:
                 self.world.mount(2, "spool", 256)
                 self.world.mount(3, "store", 256)
@@ -111,12 +123,22 @@ class Rig:
         self.world.start()
         self.tell(f"three nodes are up after {time.monotonic() - began:.0f} s, in {place}")
 
+    def give_power_disks(self, disks):
+        try:
+            self.world.keep_on_power_disks(self.arguments.bench, disks == IGNORED_FLUSHES)
+        except (Missing, RuntimeError):
+            self.end_world()
+            raise
+
     def scenario(self, name):
         """Runs a scenario. Returns whether all went well."""
-        if name == CONTROL:
-            self.fresh_world(copies=1)
-        elif self.world is None:
-            self.fresh_world()
+        if self.world is None or self.cluster != cluster_of(name) or name in CONTROLS:
+            try:
+                self.fresh_world(*cluster_of(name))
+            except Missing as missing:
+                what, why = missing.args
+                print(f"cluster: skipped: {name}: {why}", flush=True)
+                return not is_needed(what)
         if FAULTS.get(name) and FAULTS[name].only and len(self.world.mounts) < 2:
             self.tell(f"skipped: {name}")
             return True
@@ -134,9 +156,10 @@ class Rig:
         self.past[name] = limits, arrivals, stopped
         verdict = self.judge(name)
         around = self.unexpected + self.servers_problems(log_sizes) + [("quiet", text) for text in quiet]
-        if name == CONTROL:
-            seen = [("control", "no message is lost, though none had a copy")] if not verdict.lost else []
-            around, verdict.problems = [], seen
+        if name in CONTROLS:
+            # Lost mail shows nothing where the cluster did not come back and hand out the rest.
+            around = [] if verdict.lost else [("control", CONTROLS[name])]
+            around, verdict.problems = around + [("quiet", text) for text in quiet], []
             self.past = {}
         verdict.problems = around + verdict.problems
         self.report(name, verdict)
@@ -266,16 +289,21 @@ class Rig:
         return good
 
 
+def is_needed(name):
+    """Whether this was to be here."""
+    return name in [one.strip() for one in os.environ.get("MAILRACE_TESTS_NEED", "").split(",")]
+
+
 def skip(name, why):
     """Says that nothing was tried. A failure where this was to be here."""
-    needed = [one.strip() for one in os.environ.get("MAILRACE_TESTS_NEED", "").split(",")]
     print(f"cluster: skipped: {name}: {why}", flush=True)
-    sys.exit(int(name in needed))
+    sys.exit(int(is_needed(name)))
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", nargs="?")
+    parser.add_argument("--bench", help="a mailrace-bench with its rigs; without it the one beside PROGRAM")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", choices=names(), help="this scenario; may be given several times")
     parser.add_argument("--short", action="store_true", help=f"only {', '.join(SHORT)}")
@@ -289,7 +317,7 @@ def options():
 def run_all(rig, chosen):
     good = True
     for name in chosen:
-        if name == CONTROL and rig.world is not None:
+        if rig.world is not None and rig.cluster != cluster_of(name):
             good = rig.look_back() and good
         try:
             went_well = rig.scenario(name)
@@ -299,8 +327,7 @@ def run_all(rig, chosen):
         if not went_well:
             good = False
             rig.network.heal_all()
-            rig.world.end()
-            rig.world = None
+            rig.end_world()
     return (rig.world is None or rig.look_back()) and good
 
 
@@ -316,6 +343,8 @@ def main():
     if not arguments.program:
         sys.exit(__doc__)
     arguments.program = str(pathlib.Path(arguments.program).resolve())
+    beside = pathlib.Path(arguments.program).with_name("mailrace-bench")
+    arguments.bench = str(pathlib.Path(arguments.bench or beside).resolve())
     if why := missing():
         skip(*why)
     if (engine := find_engine()) is None:
@@ -334,8 +363,7 @@ def main():
         # A second signal must not end this.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if rig.world is not None:
-            rig.world.end()
+        rig.end_world()
         network.end()
         if good and not arguments.keep:
             shutil.rmtree(work, ignore_errors=True)

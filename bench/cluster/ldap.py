@@ -35,7 +35,7 @@ from open_world import TEMPFAIL, OpenWorld
 
 ADDRESS, PORT = sink_address(27), 3389
 KEPT, ABSENT_KEPT, TIMEOUT = 4, 2, 2
-# Attempts of a busy machine, and the pause between two letters.
+# Attempts of a busy machine, and the pause between two messages.
 SLACK = 3
 PEOPLE = 6
 TABLE = f"""

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import power
 from network import BALANCER, DOMAINS, GENERATOR, NODES, inside, run, sink_address, until
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -288,6 +289,12 @@ class World:
             self.engines[number] = Engine(network, number, engine_program, place)
         self.balancer, self.sink = Balancer(network, work), Sink(network, work)
         self.others = []
+        self.disks = None
+
+    def keep_on_power_disks(self, program, ignore_flushes):
+        """Gives spools and stores disks whose power can be cut (power.py). Raises Missing where there are none."""
+        places = [self.work / f"n{number}" / name for number in NODES for name in ("spool", "store")]
+        self.disks = power.PowerDisks(program, places, self.work / "power-disk.out", ignore_flushes)
 
     def mount(self, number, name, mebibytes):
         """Gives a directory of a node a small file system of its own."""
@@ -387,3 +394,5 @@ class World:
             process.kill()
         for place in self.mounts:
             until(lambda: run("umount", place, check=False).returncode == 0, 5)
+        if self.disks is not None:
+            self.disks.end()

@@ -32,8 +32,8 @@ class OpenWorld(World):
             config.write_text(config.read_text() + LISTENERS.format(address=address) + self.more)
 
     def send(self, run_name, first, count, number, port, to):
-        """Sends messages to a node (letters.py). Returns for each its tag, the answer and the seconds that it took."""
-        history = self.work / f"{run_name}.letters"
+        """Sends messages to a node (messages.py). Returns for each its tag, the answer and the seconds that it took."""
+        history = self.work / f"{run_name}.messages"
         words = [history, run_name, first, count, NODES[number], port, to]
-        done = run(*inside(self.network.names["gen"]), sys.executable, HERE / "letters.py", *words)
+        done = run(*inside(self.network.names["gen"]), sys.executable, HERE / "messages.py", *words)
         return json.loads(done.stdout)

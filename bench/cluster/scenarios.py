@@ -7,11 +7,14 @@ import signal
 import sys
 import time
 
+import power
 from members import HERE, Process
 from network import GENERATOR, NODES, inside, run, until
 
 # Holders are asked for three seconds; a fence comes 15 s behind the last block, and 13 s later mail is taken.
 ADOPTION_MAX = 45
+# What spools and stores lie on: files of this machine, disks whose power can be cut, or such ones that ignore flushes.
+FILES, POWER, IGNORED_FLUSHES = "files", "power", "ignored flushes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Fault:
     gap: float | None = 5.0
     # Seconds of the storm behind its beginning.
     storm: float = 20.0
+    disks: str = FILES
 
 
 def kill_node(rig, number):
@@ -293,10 +297,19 @@ FAULTS = {
     "drain": Fault(drain, start_node, 0.5, planned=True, storm=8),
     "restart": Fault(restart, nothing, 5, planned=True, storm=10),
     "rolling": Fault(roll, nothing, 0.5, planned=True, storm=30),
+    "power-1": Fault(power.cut_node, power.return_power, 5, storm=15, disks=POWER, **CUT),
+    "power-1-late": Fault(power.cut_node, power.return_power, 20, disks=POWER, **GONE),
+    "power-all": Fault(power.cut_all, power.return_power, 4, gap=None, disks=POWER, **CUT),
+    "power-engine": Fault(power.cut_engines, power.return_power, 8, gap=None, disks=POWER),
 }
-# Without copies a lost disk must be seen as lost mail: this one goes well when the check fails.
-CONTROL = "control"
+# These must be seen as lost mail: a lost disk where there are no copies, and a power cut of all copies where no sync counts.
+CONTROL, POWER_CONTROL = "control", "power-control"
 FAULTS[CONTROL] = FAULTS["disk-new"]
+FAULTS[POWER_CONTROL] = dataclasses.replace(FAULTS["power-all"], disks=IGNORED_FLUSHES)
+CONTROLS = {
+    CONTROL: "no message is lost, though none had a copy",
+    POWER_CONTROL: "no message is lost, though no disk kept what was synced",
+}
 SHORT = ("kill-both", "pause-5", "split-short", "drain")
 # Several faults of these in a run.
 MIXED = ("kill", "kill-both", "kill-back", "kill-engine", "pause-5", "pause-20", "pause-engine", "isolate", "split-short")
@@ -313,5 +326,13 @@ def schedule(name, choose):
     return [(choose.uniform(5, 7), name, fault.only or choose.choice(list(NODES)))]
 
 
+def cluster_of(name):
+    """The copies and the disks of the cluster that a scenario needs."""
+    return 1 if name == CONTROL else 2, FAULTS[name].disks if name in FAULTS else FILES
+
+
 def names():
-    return [*(name for name in FAULTS if name != CONTROL), "mixed-1", "mixed-2", "mixed-3", CONTROL]
+    """All scenarios; those of one cluster follow each other."""
+    usual = [name for name in FAULTS if name not in CONTROLS]
+    usual = [*usual, "mixed-1", "mixed-2", "mixed-3"]
+    return [*sorted(usual, key=lambda name: cluster_of(name)[1] != FILES), *CONTROLS]

@@ -46,6 +46,12 @@ impl Survivors {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
+    /// Chooses a mode, each with the same chance.
+    pub(crate) fn pick(random: &mut Random) -> Self {
+        let mode = usize::try_from(random.below(Self::ALL.len() as u64)).unwrap_or(0);
+        Self::ALL.get(mode).copied().unwrap_or(Self::None)
+    }
+
     /// Chooses sectors from the pending writes, given in their order; applied in the returned order they make the
     /// image.
     pub(crate) fn choose<'a>(

@@ -6,8 +6,9 @@
 //! power cut may tear a write between two sectors.
 //!
 //! Invariants: a write is pending before it is answered; a flush makes durable exactly the writes answered before it
-//! began (so writes that arrive while a slow flush waits stay pending); pages are shared between views and images and
-//! copied when written. Not here: how requests get in (`fuse`) and requests for images (`server`).
+//! began (so writes that arrive while a slow flush waits stay pending); without power nothing changes any more; pages
+//! are shared between views and images and copied when written. Not here: how requests get in (`fuse`) and requests for
+//! images (`server`).
 
 use crate::clock;
 use crate::crash::cut::{Cut, SECTOR, Survivors, sectors};
@@ -96,6 +97,8 @@ struct State {
     faults: Vec<Fault>,
     counts: Counts,
     losses: Random,
+    has_power: bool,
+    ignores_flushes: bool,
 }
 
 #[derive(Debug)]
@@ -123,6 +126,8 @@ impl Device {
             faults: Vec::new(),
             counts: Counts::default(),
             losses: Random::new(1),
+            has_power: true,
+            ignores_flushes: false,
         };
         Self { bytes: (state.stable.len() * PAGE) as u64, state: Mutex::new(state) }
     }
@@ -139,12 +144,12 @@ impl Device {
     /// Reads `length` bytes from `offset`, fewer at the end of the device.
     ///
     /// # Errors
-    /// A fault asked for it.
+    /// A fault asked for it, or the power is cut.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, Failed> {
         let end = offset.saturating_add(length as u64).min(self.bytes);
         let mut state = self.state();
         state.counts.reads += 1;
-        if state.fails(Operation::Read, &(offset..end)) {
+        if !state.has_power || state.fails(Operation::Read, &(offset..end)) {
             return Err(Failed);
         }
         let mut data = Vec::with_capacity(length);
@@ -164,7 +169,8 @@ impl Device {
     /// Takes `data` at `offset` into the cache of the device.
     ///
     /// # Errors
-    /// Not whole sectors, past the end, or a fault asked for it; in the last case half of the sectors arrived.
+    /// Not whole sectors, past the end, or the power is cut: nothing arrived. A fault asked for it: half of the sectors
+    /// arrived.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<(), Failed> {
         let end = offset.checked_add(data.len() as u64).ok_or(Failed)?;
         if end > self.bytes || !offset.is_multiple_of(SECTOR as u64) || !data.len().is_multiple_of(SECTOR) {
@@ -176,6 +182,9 @@ impl Device {
         }
         let mut state = self.state();
         state.counts.writes += 1;
+        if !state.has_power {
+            return Err(Failed);
+        }
         if state.fails(Operation::Write, &(offset..end)) {
             let half = data.len() / SECTOR / 2 * SECTOR;
             state.take(offset, data.get(..half).unwrap_or_default());
@@ -189,7 +198,8 @@ impl Device {
     /// Makes every write that was answered before this call durable.
     ///
     /// # Errors
-    /// A fault asked for it; some pending sectors within its range are lost for good, without any later sign.
+    /// A fault asked for it; some pending sectors within its range are lost for good, without any later sign. Or the
+    /// power was cut before the end: nothing became durable.
     pub(crate) fn flush(&self) -> Result<(), Failed> {
         let (upto, delay) = {
             let mut state = self.state();
@@ -204,7 +214,10 @@ impl Device {
             clock::pause(delay);
         }
         let mut state = self.state();
-        while state.pending.front().is_some_and(|write| write.number < upto) {
+        if !state.has_power {
+            return Err(Failed);
+        }
+        while !state.ignores_flushes && state.pending.front().is_some_and(|write| write.number < upto) {
             state.write_back_oldest();
         }
         Ok(())
@@ -222,6 +235,16 @@ impl Device {
             put(&mut pages, offset, data);
         }
         (Self::of(pages), cut)
+    }
+
+    /// Cuts the power: all requests fail from now on, flushes that wait included. Images show the remains.
+    pub(crate) fn cut_power(&self) {
+        self.state().has_power = false;
+    }
+
+    /// From now on flushes are answered and make nothing durable. Only writes pushed out of the full cache are.
+    pub(crate) fn ignore_flushes(&self) {
+        self.state().ignores_flushes = true;
     }
 
     /// Sets how long requests take from now on.
@@ -380,6 +403,53 @@ mod tests {
         assert_eq!(first(&device.image(Survivors::All, 1).0), 2);
         device.flush().unwrap();
         assert_eq!(first(&device.image(Survivors::None, 1).0), 2);
+    }
+
+    #[test]
+    fn a_device_without_power_fails_every_request_and_changes_no_more() {
+        let device = Device::new(1 << 20);
+        device.write(0, &sector(1)).unwrap();
+        device.flush().unwrap();
+        device.write(0, &sector(2)).unwrap();
+        device.cut_power();
+        assert_eq!(device.read(0, SECTOR), Err(Failed));
+        assert_eq!(device.write(0, &sector(3)), Err(Failed));
+        assert_eq!(device.flush(), Err(Failed));
+        assert_eq!(first(&device.image(Survivors::All, 1).0), 2);
+        let image = device.image(Survivors::None, 1).0;
+        assert_eq!(first(&image), 1);
+        image.write(0, &sector(4)).unwrap();
+        image.flush().unwrap();
+        assert_eq!(first(&image.image(Survivors::None, 1).0), 4, "an image has power");
+    }
+
+    #[test]
+    fn a_flush_that_waits_when_the_power_is_cut_makes_nothing_durable() {
+        let device = Device::new(1 << 20);
+        device.write(0, &sector(1)).unwrap();
+        device.set_delays(Delays { flush: Duration::from_millis(300), ..Delays::default() });
+        std::thread::scope(|scope| {
+            let flush = scope.spawn(|| device.flush());
+            while device.counts().flushes == 0 {
+                std::thread::yield_now();
+            }
+            device.cut_power();
+            assert_eq!(flush.join().unwrap(), Err(Failed));
+        });
+        assert_eq!(first(&device.image(Survivors::None, 1).0), 0);
+    }
+
+    #[test]
+    fn ignored_flushes_are_answered_and_make_nothing_durable() {
+        let device = Device::new(1 << 20);
+        device.write(0, &sector(1)).unwrap();
+        device.flush().unwrap();
+        device.ignore_flushes();
+        device.write(0, &sector(2)).unwrap();
+        device.flush().unwrap();
+        assert_eq!(first(&device), 2);
+        assert_eq!(first(&device.image(Survivors::None, 1).0), 1);
+        assert_eq!(first(&device.image(Survivors::All, 1).0), 2);
     }
 
     #[test]

@@ -75,15 +75,37 @@ impl FuseDisk {
     /// # Errors
     /// `Broken`: a program failed.
     pub fn create(self: &Arc<Self>, bytes: u64, options: &str) -> Result<Mounted, Stop> {
+        self.create_on(bytes, None, options)
+    }
+
+    /// Makes an ext4 of `bytes` on a new disk and mounts it at `dir`, an existing directory.
+    ///
+    /// # Errors
+    /// `Broken`: a program failed.
+    pub fn create_at(self: &Arc<Self>, dir: &Path, bytes: u64) -> Result<Mounted, Stop> {
+        self.create_on(bytes, Some(dir), "")
+    }
+
+    fn create_on(self: &Arc<Self>, bytes: u64, dir: Option<&Path>, options: &str) -> Result<Mounted, Stop> {
         let drive = self.drive(&self.ask(&format!("new {bytes}"))?)?;
         let attached = drive.attach()?;
         // 4 KiB blocks for any size; tables written now, because a thread that writes them later disturbs counts.
         let make = ["-q", "-F", "-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", "-m", "0"];
         host::run("mkfs.ext4", make.iter().map(AsRef::as_ref).chain([attached.device.as_os_str()]))?;
-        let mounted = attached.mount(options)?;
+        let mounted = attached.mount(dir, options)?;
         // The writes of mkfs and mount are not under test: a superblock torn here would only be noise.
         host::run("sync", ["-f".as_ref(), mounted.path().as_os_str()])?;
         Ok(mounted)
+    }
+
+    /// Cuts the power of disks, one immediately after the other: their requests fail from now on, and
+    /// [`Drive::image`] has the remains.
+    ///
+    /// # Errors
+    /// `Broken`: the disk process is gone.
+    pub fn cut_power<'a>(&self, drives: impl Iterator<Item = &'a Drive>) -> Result<(), Stop> {
+        let numbers: String = drives.map(|drive| format!(" {}", drive.number)).collect();
+        self.ask(&format!("off{numbers}")).map(drop)
     }
 
     fn drive(self: &Arc<Self>, number: &str) -> Result<Drive, Stop> {
@@ -165,6 +187,14 @@ impl Drive {
         self.ask(&format!("delay {} {flush} {write}", self.number)).map(drop)
     }
 
+    /// From now on flushes are answered and make nothing durable.
+    ///
+    /// # Errors
+    /// `Broken`: the disk process is gone.
+    pub fn ignore_flushes(&self) -> Result<(), Stop> {
+        self.ask(&format!("ignore-flushes {}", self.number)).map(drop)
+    }
+
     /// Makes requests fail.
     ///
     /// # Errors
@@ -202,7 +232,15 @@ impl Drive {
     /// # Errors
     /// `Broken`: no loop device, or the file system does not mount.
     pub fn mount(self, options: &str) -> Result<Mounted, Stop> {
-        self.attach()?.mount(options)
+        self.attach()?.mount(None, options)
+    }
+
+    /// The same at `dir`, an existing directory.
+    ///
+    /// # Errors
+    /// As [`Drive::mount`].
+    pub fn mount_at(self, dir: &Path) -> Result<Mounted, Stop> {
+        self.attach()?.mount(Some(dir), "")
     }
 
     fn attach(self) -> Result<Attached, Stop> {
@@ -243,8 +281,10 @@ struct Attached {
 }
 
 impl Attached {
-    fn mount(self, options: &str) -> Result<Mounted, Stop> {
-        let path = self.drive.disk.mount_point()?;
+    /// Mounts at a directory of the caller, or at one made for it.
+    fn mount(self, dir: Option<&Path>, options: &str) -> Result<Mounted, Stop> {
+        let path = dir.map_or_else(|| self.drive.disk.mount_point(), |dir| Ok(dir.to_owned()))?;
+        let is_own = dir.is_none();
         let options = if options.is_empty() { "noatime".to_owned() } else { format!("noatime,{options}") };
         let mounted = host::run(
             "mount",
@@ -258,9 +298,11 @@ impl Attached {
             ],
         );
         match mounted {
-            Ok(_) => Ok(Mounted { path, attached: self }),
+            Ok(_) => Ok(Mounted { path, is_own, attached: self }),
             Err(stop) => {
-                drop(fs::remove_dir(&path));
+                if is_own {
+                    drop(fs::remove_dir(&path));
+                }
                 Err(stop)
             }
         }
@@ -277,6 +319,8 @@ impl Drop for Attached {
 #[derive(Debug)]
 pub struct Mounted {
     path: PathBuf,
+    /// The directory was made for it.
+    is_own: bool,
     attached: Attached,
 }
 
@@ -297,6 +341,8 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         host::unmount(&self.path);
-        drop(fs::remove_dir(&self.path));
+        if self.is_own {
+            drop(fs::remove_dir(&self.path));
+        }
     }
 }

@@ -131,14 +131,16 @@ fn alive(process: &str) -> bool {
     Path::new("/proc").join(process).exists()
 }
 
-/// Unmounts everything below `dir`, detaches loop devices on files below it, and removes it.
+/// Unmounts everything below `dir` and, wherever they are mounted, loop devices on files below it; detaches these, and
+/// removes it.
 pub(crate) fn sweep(dir: &Path) {
     // The file systems on loop devices go first, the FUSE file system that holds their images last.
     for kind in ["ext4", ""] {
-        for mounted in mounts_below(dir, kind) {
+        let devices = loops_below(dir);
+        for mounted in mounts_of(&devices).into_iter().chain(mounts_below(dir, kind)) {
             unmount(&mounted);
         }
-        for device in loops_below(dir) {
+        for device in devices {
             drop(run("losetup", [OsStr::new("-d"), device.as_os_str()]));
         }
     }
@@ -146,18 +148,34 @@ pub(crate) fn sweep(dir: &Path) {
 }
 
 fn mounts_below(dir: &Path, kind: &str) -> Vec<PathBuf> {
-    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mut found: Vec<PathBuf> = table
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split(' ').skip(1);
-            Some((PathBuf::from(words.next()?.replace("\\040", " ")), words.next()?))
-        })
-        .filter(|(path, found)| path.starts_with(dir) && (kind.is_empty() || *found == kind))
-        .map(|(path, _)| path)
+    let mut found: Vec<PathBuf> = mount_table()
+        .into_iter()
+        .filter(|mount| mount.path.starts_with(dir) && (kind.is_empty() || mount.kind == kind))
+        .map(|mount| mount.path)
         .collect();
     found.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
     found
+}
+
+fn mounts_of(devices: &[PathBuf]) -> Vec<PathBuf> {
+    mount_table().into_iter().filter(|mount| devices.contains(&mount.device)).map(|mount| mount.path).collect()
+}
+
+/// A line of the table of mounts.
+struct MountEntry {
+    device: PathBuf,
+    path: PathBuf,
+    kind: String,
+}
+
+fn mount_table() -> Vec<MountEntry> {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let entry = |line: &str| {
+        let mut words = line.split(' ');
+        let mut path = || words.next().map(|word| PathBuf::from(word.replace("\\040", " ")));
+        Some(MountEntry { device: path()?, path: path()?, kind: words.next()?.to_owned() })
+    };
+    table.lines().filter_map(entry).collect()
 }
 
 fn loops_below(dir: &Path) -> Vec<PathBuf> {

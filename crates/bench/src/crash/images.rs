@@ -89,8 +89,7 @@ fn one_run(
     let next = subject.ledger.with_extension("next");
     for taken in 1..=images {
         clock::pause(Duration::from_millis(random.between(5, 250)));
-        let mode = usize::try_from(random.below(Survivors::ALL.len() as u64)).unwrap_or(0);
-        let survivors = Survivors::ALL.get(mode).copied().unwrap_or(Survivors::None);
+        let survivors = Survivors::pick(random);
         let before = subject.promised();
         let (image, cut) = mounted.drive().image(survivors, random.next())?;
         let after = subject.promised();

@@ -6,7 +6,7 @@
 //! fifth (`relay`) one that passes the mail on. `docs/crash-tests.md` says what is and is not proved by them.
 //!
 //! The disk of `images` and `faults` is memory behind FUSE behind a loop device (`device`, `cut`, `fuse`, `server`,
-//! `disk`); `host` undoes their changes to the machine.
+//! `disk`); `host` undoes their changes to the machine. Rigs outside this crate get such disks from `power_disk`.
 
 mod checker;
 mod children;
@@ -22,6 +22,7 @@ mod kill;
 mod ledger;
 mod letter;
 mod mta;
+mod power_disk;
 mod random;
 mod relay;
 mod report;
@@ -42,6 +43,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use checker::CheckerArguments;
 pub use findings::Findings;
+pub use power_disk::PowerDiskArguments;
 pub use storms::PostCheckerArguments;
 pub use writer::WriterArguments;
 
@@ -57,6 +59,8 @@ const SHORT_IMAGES: u64 = 20;
 pub enum CrashCommand {
     /// Try to make the spool lose mail: kill -9, power cuts, failing disks
     Crash(CrashArguments),
+    /// Keep disks at directories whose power can be cut, for other rigs
+    PowerDisk(PowerDiskArguments),
     /// The program under test; ends with its input.
     #[command(hide = true)]
     CrashWriter(WriterArguments),
@@ -170,6 +174,7 @@ pub fn run(part: CrashCommand) -> ExitCode {
         CrashCommand::CrashChecker(arguments) => checker::run(&arguments),
         CrashCommand::CrashPostChecker(arguments) => storms::check(&arguments),
         CrashCommand::CrashDisk { mount_point } => server::serve(&mount_point, io::stdin().lock(), io::stdout()),
+        CrashCommand::PowerDisk(arguments) => power_disk::run(arguments, io::stdin().lock(), io::stdout()),
         CrashCommand::CrashJanitor { dirs } => {
             host::janitor(&dirs);
             Ok(())

@@ -7,6 +7,7 @@
 //!
 //! One command a line, one answer a line, `ok …` or `error …`:
 //! `new BYTES` → number; `image NUMBER SURVIVORS SEED` → number, sectors pending, sectors kept; `drop NUMBER`;
+//! `off NUMBER…` cuts the power of all of them; `ignore-flushes NUMBER`;
 //! `delay NUMBER FLUSH_US WRITE_US`; `fault NUMBER read|write|flush SKIP TIMES FROM-TO…`; `clear NUMBER`;
 //! `counts NUMBER` → reads, writes, bytes written, flushes, failed.
 
@@ -20,8 +21,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Requests answered at the same time; a slow flush takes one of them.
-const THREADS: usize = 6;
+/// Requests answered at the same time; a slow flush takes one of them, and six devices may have two each.
+const THREADS: usize = 16;
 /// The most memory one device may take.
 const DEVICE_BYTES_MAX: u64 = 8 << 30;
 
@@ -77,6 +78,17 @@ impl DeviceServer {
                 } else {
                     Err("no such device")
                 }
+            }
+            ["off", ref devices @ ..] => {
+                let devices: Vec<Arc<Device>> = devices.iter().map(|word| self.device(word)).collect::<Result<_, _>>()?;
+                for device in devices {
+                    device.cut_power();
+                }
+                Ok(String::new())
+            }
+            ["ignore-flushes", device] => {
+                self.device(device)?.ignore_flushes();
+                Ok(String::new())
             }
             ["delay", device, flush, write] => {
                 let delays = Delays {

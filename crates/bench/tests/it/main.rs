@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod internet;
+#[cfg(feature = "rigs")]
+mod power_disk;
 mod storm;

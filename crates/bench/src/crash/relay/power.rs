@@ -151,8 +151,7 @@ impl PoweredStage {
         let flush_ms = [0, 0, 2, 8].get(usize::try_from(random.below(4)).unwrap_or(0)).copied().unwrap_or(0);
         let drive = self.mounted.drive();
         drive.set_delays(Delays { flush: Duration::from_millis(flush_ms), ..Delays::default() })?;
-        let mode = usize::try_from(random.below(Survivors::ALL.len() as u64)).unwrap_or(0);
-        let survivors = Survivors::ALL.get(mode).copied().unwrap_or(Survivors::None);
+        let survivors = Survivors::pick(random);
         let seed = random.next();
         let what = self.stage.next();
         let cut = |ledgers: &[(String, PathBuf)]| -> Result<(Promises, Drive), Stop> {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A client that sends messages one after another to a node, and writes each answer into a history like that of a storm.
 
-    letters.py HISTORY RUN FIRST COUNT ADDRESS PORT TO
+    messages.py HISTORY RUN FIRST COUNT ADDRESS PORT TO
 
 Message number FIRST has the tag RUN-FIRST. TO is the address of all, or a domain, where each goes to the name of its tag.
 Prints for each, as JSON: its tag, the first line of the answer, and the seconds until that came."""
