@@ -15,10 +15,7 @@ import argparse
 import json
 import os
 import pathlib
-import shutil
-import signal
 import sys
-import tempfile
 import time
 
 sys.dont_write_bytecode = True
@@ -27,8 +24,9 @@ import history as histories
 import selftest
 from checker import Limits, judge
 from members import find_engine
-from network import NODES, WORK, Network, inside, missing, remove_left, run, until
+from network import NODES, inside, missing, run, until
 from open_world import ACCEPT_LOCAL, OpenWorld
+from rig_place import rig_place
 
 # A node looks at its engine each second, and at the others each two; an entry counts for 15 s.
 SAID_SECONDS = 45
@@ -51,6 +49,11 @@ class Bench:
         place.mkdir()
         self.world = OpenWorld(self.network, place, self.arguments.program, self.engine)
         self.world.start()
+
+    def end_world(self):
+        if self.world is not None:
+            self.world.end()
+        self.world = None
 
     def problem(self, text):
         self.problems.append(text)
@@ -203,8 +206,7 @@ def run_all(bench, chosen):
             went_well = False
         if not went_well:
             good = False
-            bench.world.end()
-            bench.world = None
+            bench.end_world()
     return good
 
 
@@ -223,28 +225,11 @@ def main():
     if (engine := find_engine()) is None:
         why = "nats-server 2.15.2 is missing; ./.ci/setup installs it where Go is"
         sys.exit(int(not skip("all", "nats-server", why)))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(1))
-    remove_left()
-    network = Network()
-    work = pathlib.Path(tempfile.mkdtemp(prefix=f"{WORK}-{os.getpid()}-"))
-    bench = Bench(arguments, work, network, engine)
-    good = False
-    try:
-        network.make()
-        good = run_all(bench, arguments.only or list(bad_cases.CASES))
-    finally:
-        # A second signal must not end this.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
-        if bench.world is not None:
-            bench.world.end()
-        network.end()
-        if good and not arguments.keep:
-            shutil.rmtree(work, ignore_errors=True)
-        else:
-            print(f"bad input: histories and logs are in {work}", flush=True)
-    sys.exit(int(not good))
+    with rig_place((arguments.keep, "bad input: histories and logs are in")) as place:
+        bench = Bench(arguments, place.work, place.network, engine)
+        place.ends.append(bench.end_world)
+        place.good = run_all(bench, arguments.only or list(bad_cases.CASES))
+    sys.exit(int(not place.good))
 
 
 if __name__ == "__main__":

@@ -18,11 +18,8 @@ import json
 import os
 import pathlib
 import random
-import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.dont_write_bytecode = True
@@ -30,8 +27,9 @@ import history as histories
 import selftest
 from checker import UNSTORED_SECONDS, Cut, Limits, judge
 from members import CONNECTIONS, LIMITED, STORM_DOMAINS, Storm, World, find_engine
-from network import GENERATOR, NODES, WORK, Network, missing, remove_left, until
+from network import GENERATOR, NODES, missing, until
 from power import Missing
+from rig_place import rig_place
 from scenarios import ADOPTION_MAX, CONTROLS, FAULTS, FILES, IGNORED_FLUSHES, SHORT, cluster_of, names, schedule
 
 # Domains that take nothing until a while behind the first fault, so that there is a queue when it comes.
@@ -349,27 +347,11 @@ def main():
         skip(*why)
     if (engine := find_engine()) is None:
         skip("nats-server", "nats-server 2.15.2 is missing; ./.ci/setup installs it where Go is")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    signal.signal(signal.SIGINT, lambda *_: sys.exit(1))
-    remove_left()
-    network = Network()
-    work = pathlib.Path(tempfile.mkdtemp(prefix=f"{WORK}-{os.getpid()}-"))
-    rig = Rig(arguments, work, network, engine)
-    good = False
-    try:
-        network.make()
-        good = run_all(rig, arguments.only or (SHORT if arguments.short else names()))
-    finally:
-        # A second signal must not end this.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        rig.end_world()
-        network.end()
-        if good and not arguments.keep:
-            shutil.rmtree(work, ignore_errors=True)
-        else:
-            print(f"cluster: histories and logs are in {work}, seed {arguments.seed}", flush=True)
-    sys.exit(int(not good))
+    with rig_place((arguments.keep, f"cluster: seed {arguments.seed}, histories and logs are in")) as place:
+        rig = Rig(arguments, place.work, place.network, engine)
+        place.ends.append(rig.end_world)
+        place.good = run_all(rig, arguments.only or (SHORT if arguments.short else names()))
+    sys.exit(int(not place.good))
 
 
 if __name__ == "__main__":

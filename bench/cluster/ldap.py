@@ -16,22 +16,21 @@ afterwards a new one gets its 250 |
 A line for each case; exit status 1 if one fails. What the machine lacks is named as skipped."""
 
 import argparse
-import os
 import pathlib
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.dont_write_bytecode = True
 import history as histories
 from bad_input import skip
 from members import Process, find_engine
-from network import NODES, WORK, Network, inside, missing, remove_left, run, sink_address, until
+from network import NODES, inside, missing, run, sink_address, until
 from open_world import TEMPFAIL, OpenWorld
+from rig_place import rig_place
 
 ADDRESS, PORT = sink_address(27), 3389
 KEPT, ABSENT_KEPT, TIMEOUT = 4, 2, 2
@@ -270,25 +269,9 @@ def main():
     arguments.program = str(pathlib.Path(arguments.program).resolve())
     if why := lacking():
         sys.exit(int(not skip("ldap", *why)))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(1))
-    remove_left()
-    network = Network()
-    work = pathlib.Path(tempfile.mkdtemp(prefix=f"{WORK}-{os.getpid()}-"))
-    good = False
-    try:
-        network.make()
-        good = try_all(network, work, arguments, find_engine())
-    finally:
-        # A second signal must not end this.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
-        network.end()
-        if good and not arguments.keep:
-            shutil.rmtree(work, ignore_errors=True)
-        else:
-            print(f"ldap: logs are in {work}", flush=True)
-    sys.exit(int(not good))
+    with rig_place((arguments.keep, "ldap: logs are in")) as place:
+        place.good = try_all(place.network, place.work, arguments, find_engine())
+    sys.exit(int(not place.good))
 
 
 if __name__ == "__main__":

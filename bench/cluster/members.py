@@ -157,11 +157,11 @@ class Node(Process):
         """Removes its spool, as a new disk would."""
         remove_within(self.place / "spool")
 
-    def ask(self, *words):
+    def ask(self, *words, seconds=10):
         """What a command about the running server prints; None if it fails or takes too long."""
         words = [self.program, *words, "--control", str(self.place / "control")]
         try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=10)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=seconds)
         except subprocess.TimeoutExpired:
             return None
         return done.stdout

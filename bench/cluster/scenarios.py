@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import signal
 import sys
@@ -223,6 +224,17 @@ def drain(rig, number):
     ends(rig, number, "drain")
 
 
+def leave(rig, number):
+    """A node leaves for good, and its engine stops; its heal starts both, and it joins again."""
+    said = rig.world.nodes[number].ask("cluster", "leave", "--json", seconds=180)
+    left = json.loads(said or "{}")
+    rig.expect("mailrace cluster leave", str(left.get("step")), "left")
+    rig.expect("mail that stays at a node that leaves", f"{left.get('staying')} {left.get('problems')}", "0 []")
+    rig.expect("copies of others at a node that leaves", str(left.get("copies")), "[]")
+    ends(rig, number, "leave")
+    kill_engine(rig, number)
+
+
 def ends(rig, number, how):
     """Waits for a server that was told to end."""
     ended = until(lambda: not rig.world.nodes[number].runs(), 40)
@@ -296,6 +308,7 @@ FAULTS = {
     "store-lost": Fault(lose_store, start_engine, 5),
     "drain": Fault(drain, start_node, 0.5, planned=True, storm=8),
     "restart": Fault(restart, nothing, 5, planned=True, storm=10),
+    "leave": Fault(leave, start_both, 10, planned=True),
     "rolling": Fault(roll, nothing, 0.5, planned=True, storm=30),
     "power-1": Fault(power.cut_node, power.return_power, 5, storm=15, disks=POWER, **CUT),
     "power-1-late": Fault(power.cut_node, power.return_power, 20, disks=POWER, **GONE),
