@@ -24,11 +24,13 @@
 //! | `shared_config` | configuration and maps that all nodes share |
 //! | `host_status` | hosts that are down, told to the other nodes |
 //! | `status` | the state of a node as plain data |
+//! | `absent` | mail of absent nodes, and orders to adopt it by hand, as plain data |
 //! | `settings`, `action` | the values that go in and out |
 //! | `fuzz` | bodies for fuzzers |
 
 #![forbid(unsafe_code)]
 
+mod absent;
 mod action;
 mod adopter;
 mod block;
@@ -53,6 +55,7 @@ mod shared_limits;
 mod status;
 mod stream_writer;
 
+pub use absent::{AbsentState, AbsentStream, HandAdoption, HandAdoptionError};
 pub use action::{AcceptAnswer, Action, Content, LocalMessage, NewMessage, OnNoReplica, Report, Token};
 pub use block::{
     BLOCK_BYTES_LIMIT, BLOCK_BYTES_MAX, BLOCK_HEADER, BLOCK_VERSION, Block, BlockError, BlockHeader, BlockVersions,

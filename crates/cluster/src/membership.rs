@@ -373,6 +373,10 @@ impl Membership {
         self.set_draining(now);
     }
 
+    pub(crate) const fn is_draining(&self) -> bool {
+        self.entry.is_draining
+    }
+
     /// Removes the own entry.
     pub(crate) const fn leave(&mut self, now: Duration) {
         self.is_leaving = true;

@@ -7,6 +7,8 @@
 //! Time is of a clock that never steps and also runs while the machine is suspended (`CLOCK_BOOTTIME`), from any fixed
 //! point.
 
+mod by_hand;
+
 use crate::action::{Action, LocalMessage, NewMessage, OnNoReplica, Purpose, Token};
 use crate::adopter::{Adopter, OpenParts};
 use crate::coordination::CoordinationReply;
@@ -19,6 +21,7 @@ use crate::replica_log::LogReply;
 use crate::settings::Settings;
 use crate::shared_limits::{LIMIT_PREFIX, LimitGrant, LimitStatus, LimitUse, SharedLimits};
 use crate::status::{ClusterStatus, HostageReason, HostageStatus, OwnerCounts};
+use by_hand::HandOrders;
 use bytes::Bytes;
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +35,7 @@ pub struct Node {
     membership: Membership,
     adopters: BTreeMap<StreamId, Adopter>,
     open_parts: OpenParts,
+    by_hand: HandOrders,
     limits: SharedLimits,
     /// Streams that the engine lists.
     streams: BTreeSet<StreamId>,
@@ -61,6 +65,7 @@ impl Node {
             membership: Membership::new(now, settings.clone(), name),
             adopters: BTreeMap::new(),
             open_parts: OpenParts::new(now, &settings),
+            by_hand: HandOrders::default(),
             limits: SharedLimits::new(settings.node),
             streams: BTreeSet::new(),
             settings,
@@ -91,6 +96,7 @@ impl Node {
             return Some(action);
         }
         self.choose_adopters(now);
+        self.follow_orders(now);
         loop {
             if let Some(action) = self.owner.poll(now) {
                 return Some(action);
@@ -116,6 +122,7 @@ impl Node {
             }
             let released = adopter.take_released();
             is_busy |= !released.is_empty();
+            self.by_hand.note_taken(now, *stream, released.len());
             self.owner.release_adopted(now, released, *stream);
         }
         for (stream, id) in self.owner.take_safe() {
@@ -131,12 +138,14 @@ impl Node {
     fn choose_adopters(&mut self, now: Duration) {
         let me = self.settings.node;
         let foreign: BTreeSet<StreamId> = self.owner.foreign_streams().collect();
-        let members = &self.membership;
+        let (members, by_hand) = (&self.membership, &self.by_hand);
         let is_fresh = members.is_fresh(now);
         let is_gone = |node| is_fresh && !members.stays(node);
         let is_wanted = |stream: &StreamId| {
-            let is_deputy = stream.owner != me && is_gone(stream.owner) && is_gone(stream.holder);
-            stream.holder == me && stream.owner != me || foreign.contains(stream) || is_deputy
+            let is_absent = stream.owner != me && is_gone(stream.owner);
+            let is_deputy = is_absent && is_gone(stream.holder);
+            let is_watched = is_absent && by_hand.watches(now, stream.owner);
+            stream.holder == me && stream.owner != me || foreign.contains(stream) || is_deputy || is_watched
         };
         self.adopters.retain(|stream, adopter| adopter.is_active() || is_wanted(stream));
         for stream in self.open_parts.take_found() {
@@ -158,7 +167,7 @@ impl Node {
         }
         let adopters = self.adopters.values().map(Adopter::wake_at).min();
         let others = [self.owner.wake_at(), self.membership.wake_at(), self.limits.wake_at()];
-        [adopters, self.open_parts.wake_at()].into_iter().chain(others).flatten().min()
+        [adopters, self.open_parts.wake_at(), self.by_hand.wake_at()].into_iter().chain(others).flatten().min()
     }
 
     /// Takes an answer of the engine's log. A driver that gets none need not call it.

@@ -86,6 +86,8 @@ pub struct Sabotage {
     pub window_extra: usize,
     /// An adopter does not wait for the end of the owner's time.
     pub no_wait: bool,
+    /// An adopter by order of an operator does not wait for the end of the owner's time.
+    pub no_wait_by_hand: bool,
     /// An adopter does not apply DONE records.
     pub no_done: bool,
     /// An adopter and an owner change the claim without looking at its content.

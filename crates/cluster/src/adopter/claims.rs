@@ -26,6 +26,7 @@ impl Adopter {
             return;
         }
         match (&self.step, reply) {
+            (Step::Watching, CoordinationReply::Found(found)) => self.note_claim(found.as_ref()),
             (Step::Firsts { .. }, CoordinationReply::Found(found)) => self.judge_first(now, members, found),
             (Step::Firsts { .. }, CoordinationReply::Written { .. }) => {
                 if let Some(first) = self.firsts_left.pop_front()

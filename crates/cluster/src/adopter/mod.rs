@@ -15,7 +15,9 @@
 //! | `claims` | the claim of the stream and of streams with first copies; the next part |
 //! | `open_parts` | parts that an earlier start of this node did not end |
 //! | `take` | the messages of a part: read, stored, recorded |
+//! | `by_hand` | orders of operators, and the state of the stream for them |
 
+mod by_hand;
 mod claims;
 mod content;
 mod open_parts;
@@ -32,6 +34,7 @@ use crate::replica_log::{LogOperation, LogReply, LogRequest};
 use crate::settings::Settings;
 use crate::status::{AdoptionStatus, HostageReason};
 use crate::stream_writer::{StreamWriter, WriterSettings};
+use by_hand::TailView;
 use bytes::BytesMut;
 use content::{Part, StreamContent};
 use mail::QueueId;
@@ -125,6 +128,16 @@ pub(crate) struct Adopter {
     lacks_blocks: bool,
     /// The reason why the last attempt stopped.
     stopped: Option<HostageReason>,
+    /// An operator has this node adopt the stream while its owner is absent.
+    is_ordered: bool,
+    /// When the adoption under way began.
+    began_at: Duration,
+    /// The tail as it was last read.
+    tail: Option<TailView>,
+    /// The claim as it was last read for an operator.
+    claim: Option<Claim>,
+    wants_claim: bool,
+    is_looked_at: bool,
     ask_at: Duration,
     attempt: u64,
     outbox: VecDeque<Action>,
@@ -169,6 +182,12 @@ impl Adopter {
             is_over: false,
             lacks_blocks: false,
             stopped: None,
+            is_ordered: false,
+            began_at: now,
+            tail: None,
+            claim: None,
+            wants_claim: false,
+            is_looked_at: false,
             ask_at: now,
             attempt: 0,
             outbox: VecDeque::new(),
@@ -251,6 +270,7 @@ impl Adopter {
 
     pub(crate) fn wake_at(&self) -> Duration {
         let step = match self.step {
+            Step::Watching if self.wants_claim => Some(self.ask_at),
             Step::Watching | Step::Opening(_) | Step::Marking { .. } => None,
             Step::Waiting { until, .. } => Some(until),
             _ => Some(self.ask_at),
@@ -301,6 +321,7 @@ impl Adopter {
         }
         let again = now + self.settings.append_timeout;
         match self.step {
+            Step::Watching if self.wants_claim => self.ask_claim(now, self.stream),
             Step::Scanning { next, .. } => self.ask_scan(now, Lane::Messages, next),
             Step::Firsts { fence } => match self.firsts_left.front() {
                 Some(first) => self.ask_claim(now, first.stream),

@@ -1,5 +1,6 @@
 //! Watching a stream: whether its tail calls for an adoption by this node, and what its writer says.
 
+use super::by_hand::TailView;
 use super::content::StreamContent;
 use super::{Adopter, Step};
 use crate::action::{Action, Report};
@@ -48,6 +49,12 @@ impl Adopter {
     /// Keeps what the status tells of a tail.
     fn note_tail(&mut self, now: Duration, tail: &StreamTail) {
         self.watched_at = now;
+        let is_over = is_over(tail);
+        (self.tail, self.is_looked_at) = (Some(TailView::new(self.stream, tail, is_over)), true);
+        if is_over {
+            // Whatever stopped this node, another one has gone on.
+            self.stopped = None;
+        }
         if tail.sequence < self.highest {
             self.note_missing_blocks(
                 "the engine lost the end of the copies; what it had goes on when its owner is back",
@@ -88,10 +95,11 @@ impl Adopter {
         // node that leaves for good begins no adoption.
         let me = self.settings.node;
         let deputy = || holders_of(owner, members.staying()).first().copied();
+        let is_ordered = self.is_ordered && !is_alive(owner);
         let may_begin = !members.is_departing()
-            && (holder == me || !members.stays(holder) && !members.stays(owner) && deputy() == Some(me));
-        let is_candidate = may_begin || writer == me || self.has_open_part || owner == me;
-        let is_silent = now >= since + self.settings.silence || self.settings.sabotage.no_wait;
+            && (is_ordered || holder == me || !members.stays(holder) && !members.stays(owner) && deputy() == Some(me));
+        let is_candidate = may_begin || writer == me && !is_alive(holder) || self.has_open_part || owner == me;
+        let is_silent = is_ordered || now >= since + self.settings.silence || self.settings.sabotage.no_wait;
         if !is_candidate {
             return false;
         }
@@ -144,7 +152,8 @@ impl Adopter {
                 if self.step == Step::Opening(tail.sequence) {
                     self.writer.fence(&tail, tail.epoch().next(), true);
                     let is_planned = tail.block.as_ref().is_some_and(|b| b.records.last() == Some(&Record::Release));
-                    if is_planned || self.settings.sabotage.no_wait {
+                    let sabotage = self.settings.sabotage;
+                    if is_planned || sabotage.no_wait || self.is_ordered && sabotage.no_wait_by_hand {
                         self.seen = Some((tail.sequence, Duration::ZERO));
                     }
                 } else if self.is_due(now, &tail, since, members) {
@@ -163,6 +172,7 @@ impl Adopter {
                 self.seen = Some((sequence, now));
                 self.content = StreamContent::default();
                 (self.taken, self.is_handing_back, self.stopped) = (0, false, None);
+                self.began_at = now;
                 self.firsts.clear();
                 self.step = Step::Waiting { until, fence: sequence };
                 let (stream, wait) = (self.stream, until.saturating_sub(now));
@@ -178,6 +188,7 @@ impl Adopter {
                 // The stream is lost, and its owner too knows that recipients may get mail twice.
                 self.release_open_part();
                 (self.watched_at, self.stopped) = (now, Some(HostageReason::Damaged));
+                self.is_looked_at = true;
                 self.watch(now, self.settings.heartbeat * 5);
             }
             WriterEvent::Stalled { .. } => {}

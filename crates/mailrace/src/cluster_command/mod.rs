@@ -3,8 +3,10 @@
 //!
 //! `init` and `join` only make new files, and print what else is to be done; the configuration file is for the operator
 //! to change. `status` and `verify` change nothing. `push` gives configuration and maps to all nodes. `drain` ends the node
-//! of this machine, and `leave` takes it, or a dead one, out of the cluster.
+//! of this machine, and `leave` takes it, or a dead one, out of the cluster. `adopt` has the running node take over the
+//! mail of an absent one.
 
+mod adopt;
 mod join_file;
 mod leave;
 mod leave_texts;
@@ -38,6 +40,9 @@ pub(crate) enum ClusterCommand {
     /// Take this node out of the cluster for good, or a dead one with --node
     #[command(after_help = leave::HELP)]
     Leave(leave::LeaveArguments),
+    /// Show the mail of absent nodes, or adopt that of one of them by hand
+    #[command(after_help = adopt::HELP)]
+    Adopt(adopt::AdoptArguments),
     /// Give configuration and maps to all nodes, when they fit at each of them
     #[command(after_help = push::HELP)]
     Push(push::PushArguments),
@@ -57,6 +62,7 @@ pub(crate) fn run(command: &ClusterCommand) -> Result<Exit, Failure> {
         ClusterCommand::Status(arguments) => running_node::status(arguments),
         ClusterCommand::Drain(arguments) => running_node::drain(arguments),
         ClusterCommand::Leave(arguments) => leave::run(arguments),
+        ClusterCommand::Adopt(arguments) => adopt::run(arguments),
         ClusterCommand::Push(arguments) => push::run(arguments),
         ClusterCommand::Demo(arguments) => cluster_demo::run(arguments),
         ClusterCommand::Verify(arguments) => verify::run(arguments),

@@ -50,6 +50,7 @@ impl Handler for Fake {
             | Request::Storms
             | Request::ClusterDrain
             | Request::ClusterLeave { .. }
+            | Request::ClusterAdopt(_)
             | Request::History(_)
             | Request::DeliverTest(_)
             | Request::Connections(_)

@@ -29,7 +29,7 @@ pub(crate) fn node(hop: &Hop, engines: &[Nats], number: usize) -> Setup {
 }
 
 /// Three nodes and their engines, which see each other.
-fn three(hop: &Hop) -> Option<(Vec<Nats>, Vec<Server>)> {
+pub(crate) fn three(hop: &Hop) -> Option<(Vec<Nats>, Vec<Server>)> {
     let engines = Nats::cluster(3, &Options::default())?;
     let servers: Vec<Server> = (1..=3).map(|number| node(hop, &engines, number).start()).collect();
     for server in &servers {

@@ -8,6 +8,7 @@
 
 mod bounce;
 mod cluster;
+mod cluster_adopt;
 mod cluster_hosts;
 mod cluster_leave;
 mod cluster_push;

@@ -5,6 +5,7 @@
 //! the default for an absent field, so that a command also understands a server of another version.
 
 mod cluster;
+mod cluster_adopt;
 mod connections;
 mod history;
 mod hosts;
@@ -23,6 +24,7 @@ pub use cluster::{
     ClusterAdoption, ClusterAnswer, ClusterConfigAnswer, ClusterConfigNode, ClusterConfigRevision, ClusterCopies,
     ClusterDeparted, ClusterHost, ClusterHostage, ClusterHosts, ClusterLeave, ClusterLimit, ClusterNode, ClusterStream,
 };
+pub use cluster_adopt::{AbsentNode, AbsentNodesAnswer, AbsentStreamLine, HandAdoptionLine};
 pub use connections::{ConnectionLine, ConnectionsAnswer, TranscriptLine};
 pub use history::{BestWindow, HistoryAnswer, HistoryMessage, HistoryStatus, HistoryStep, PhaseTime};
 pub use hosts::{Host, HostsAnswer};

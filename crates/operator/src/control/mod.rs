@@ -12,6 +12,7 @@
 //!
 //! A request does nothing by itself: the handler carries out commands. The protocol is in `docs/operation.md`.
 
+mod adopt_order;
 mod connection_order;
 mod limit_order;
 mod peer;

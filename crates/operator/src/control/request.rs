@@ -3,6 +3,7 @@
 //! Only a known command with its own fields is one: a misspelt field must not be taken for its absence. A refusal names
 //! the column of the fault, because people write these lines by hand too.
 
+use super::adopt_order::{CLUSTER_ADOPT, node_field, read_node};
 use super::connection_order::{TranscriptOrder, read_connection, read_destination};
 use super::limit_order::LimitOrder;
 use super::request_error::RequestError;
@@ -57,6 +58,8 @@ pub enum Request {
         /// Also if other nodes cannot take all of its mail, or too few are left.
         is_forced: bool,
     },
+    /// Adopt the mail of this absent node of a cluster here; without one, how is the mail of absent nodes?
+    ClusterAdopt(Option<u16>),
     /// Set or remove a limit of a destination.
     Limit(Box<LimitOrder>),
     /// Where does mail for an address go, and why?
@@ -108,8 +111,8 @@ const ABORT: &str = "abort";
 const TRANSCRIPT: &str = "transcript";
 const CLUSTER_LEAVE: &str = "cluster-leave";
 /// All commands that have fields.
-const WITH_FIELDS: [&str; 9] =
-    [EXPLAIN, HISTORY, LIMIT, DELIVER_TEST, CONNECTIONS, ABORT, TRANSCRIPT, CLUSTER_LEAVE, QUEUE];
+const WITH_FIELDS: [&str; 10] =
+    [EXPLAIN, HISTORY, LIMIT, DELIVER_TEST, CONNECTIONS, ABORT, TRANSCRIPT, CLUSTER_LEAVE, CLUSTER_ADOPT, QUEUE];
 
 impl Request {
     /// The requests without fields.
@@ -149,6 +152,7 @@ impl Request {
             Self::Limits => "limits",
             Self::ClusterDrain => "cluster-drain",
             Self::ClusterLeave { .. } => CLUSTER_LEAVE,
+            Self::ClusterAdopt(_) => CLUSTER_ADOPT,
             Self::Limit(_) => LIMIT,
             Self::DeliverTest(_) => DELIVER_TEST,
             Self::Connections(_) => CONNECTIONS,
@@ -186,6 +190,7 @@ impl Request {
             Self::Abort(number) => Map::from_iter([("connection".to_owned(), json!(number))]),
             Self::Transcript(order) => order.to_fields(),
             Self::ClusterLeave { is_forced: true } => Map::from_iter([("force".to_owned(), json!(true))]),
+            Self::ClusterAdopt(node) => node_field(*node),
             _ => Map::new(),
         };
         fields.insert("command".to_owned(), self.name().into());
@@ -218,6 +223,7 @@ impl Request {
             DELIVER_TEST => return Self::deliver_test(fields),
             LIMIT => return LimitOrder::from_fields(fields).map(|order| Self::Limit(Box::new(order))),
             CONNECTIONS => return read_destination(fields).map(Self::Connections),
+            CLUSTER_ADOPT => return read_node(fields).map(Self::ClusterAdopt),
             ABORT => return read_connection(fields).map(Self::Abort),
             CLUSTER_LEAVE => return Self::cluster_leave(fields),
             TRANSCRIPT => return TranscriptOrder::from_fields(fields).map(|order| Self::Transcript(Box::new(order))),
@@ -382,7 +388,9 @@ mod tests {
             limit: 7,
         };
         let leave = [true, false].map(|is_forced| Request::ClusterLeave { is_forced });
-        let others = [Request::Queue(Box::new(queue)), Request::History(Box::new(history))].into_iter().chain(leave);
+        let adopt = [None, Some(3)].map(Request::ClusterAdopt);
+        let others = [Request::Queue(Box::new(queue)), Request::History(Box::new(history))];
+        let others = others.into_iter().chain(leave).chain(adopt);
         for request in Request::BARE.into_iter().chain(others) {
             assert_eq!(Request::parse(request.to_line().trim_end().as_bytes()), Ok(request));
         }

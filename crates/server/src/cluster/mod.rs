@@ -21,6 +21,7 @@
 mod adopted_names;
 mod api;
 mod bundle_store;
+mod by_hand;
 mod command_engine;
 mod config_push;
 mod connection;
@@ -47,6 +48,7 @@ mod tests;
 mod watch;
 
 pub use adopted_names::AdoptedNames;
+pub use by_hand::AbsentMail;
 pub use config_push::{ConfigPusher, PushResult, bundle_name};
 pub use connection::{Engine, EngineConnection};
 pub use coordination::{Coordination, CoordinationAnswer};

@@ -70,6 +70,7 @@ impl Handler for AdminHandler {
             Request::Errors => Answer::Done(to_fields(&server.context.recent_errors.answer())),
             Request::Config => server.answer_config(),
             Request::ClusterDrain => server.answer_drain(),
+            Request::ClusterAdopt(node) => server.answer_adopt(node, &by).await,
             Request::History(question) => server.answer_history(*question).await,
             Request::DeliverTest(to) => server.answer_deliver_test(&to).await,
             Request::Connections(pattern) => server.answer_connections(&pattern),

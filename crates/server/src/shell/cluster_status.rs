@@ -1,9 +1,10 @@
 //! The state of the cluster as this node sees it, for the answer to `status`.
 
+use super::cluster_adopt::reason_words;
 use super::shared_config::shared_status;
 use crate::cluster::{ClusterMember, MemberStatus, SharedConfig};
 use crate::dispatch::HostReportsView;
-use cluster::{AdoptionStatus, DepartureMark, HostageReason, HostageStatus, LimitStatus, StreamState, StreamStatus};
+use cluster::{AdoptionStatus, DepartureMark, HostageStatus, LimitStatus, StreamState, StreamStatus};
 use operator::answers::{
     ClusterAdoption, ClusterAnswer, ClusterDeparted, ClusterHost, ClusterHostage, ClusterHosts, ClusterLeave,
     ClusterLimit, ClusterNode, ClusterStream,
@@ -136,16 +137,7 @@ fn adoption(one: &AdoptionStatus) -> ClusterAdoption {
 
 fn hostage(one: &HostageStatus) -> ClusterHostage {
     let (owner, holder) = (one.stream.owner, one.stream.holder);
-    let why = match one.why {
-        HostageReason::HolderOutOfReach => {
-            format!("the engine of {holder} does not answer: start it, or start {owner}")
-        }
-        HostageReason::NoMajority => "no majority of the engines answers: start more of them".to_owned(),
-        HostageReason::PartOpen { by } => format!("{by} stopped while it adopted a part: start {by}"),
-        HostageReason::NewerVersion { version } => {
-            format!("a later version of mailrace wrote it (blocks of version {version}): upgrade a node")
-        }
-        HostageReason::Damaged => format!("its copies are damaged or lost: start {owner}"),
-    };
+    let (why, next) = reason_words(one.why, owner, holder);
+    let why = format!("{why}: {next}");
     ClusterHostage { owner: owner.0, holder: holder.0, messages: one.messages, why }
 }

@@ -12,12 +12,14 @@
 //! - `reload` puts a changed configuration in force, whole or not at all;
 //! - `shared` puts revisions of the configuration that all nodes of a cluster share in force;
 //! - `leave` ends the membership of this node of a cluster for good, `leave_state` tells how far that is;
-//! - `admin` answers the requests of the control socket, `status` collects the answer to `status`;
+//! - `admin` answers the requests of the control socket, `status` collects the answer to `status`,
+//!   `cluster_status` its part about the cluster, `cluster_adopt` the state of mail of absent nodes;
 //! - `http` binds the address of HTTP, reads its tokens, and answers its questions;
 //! - [`explain`] traces the route of one recipient without a running server.
 
 pub(crate) mod admin;
 mod agent_check;
+mod cluster_adopt;
 mod cluster_status;
 mod connections;
 pub mod explain;

@@ -41,6 +41,8 @@ pub(super) struct History {
     /// Deliveries that may be repeated: past the dot at a crash, or not yet recorded.
     pub(super) may_repeat: usize,
     pub(super) violation: Option<String>,
+    /// Orders to adopt by hand that nodes have taken.
+    pub(super) orders: usize,
     pub(super) adopted: usize,
     pub(super) adoptions: usize,
     pub(super) handed_back: usize,

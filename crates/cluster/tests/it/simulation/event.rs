@@ -90,6 +90,8 @@ pub(super) enum Event {
     },
     Begin(usize),
     Heal(usize),
+    /// An operator has a node adopt the mail of another one.
+    Order(usize),
     SyncEngines,
 }
 

@@ -4,6 +4,7 @@
 //! SIM_LOG=1 cargo test -p mailrace-cluster simulation::faults -- --nocapture` one of them with its log, and with all
 //! requests and answers if `SIM_LOG` is 2. A seed that failed goes into `KEPT`, or into a test named after its rule.
 
+mod by_hand;
 mod check;
 mod clients;
 mod deliveries;
@@ -57,6 +58,7 @@ fn plan_of(seed: u64, chance: &mut Chance, nodes: usize, busy_s: u64) -> Plan {
         busy_s,
         quiet_s: 420,
         faults: faults::choose(chance, nodes, busy_s),
+        orders: Vec::new(),
         noise: chance.between(2, 20),
         policy: chance.pick(&[OnNoReplica::TempFail, OnNoReplica::AcceptLocal]),
         is_sync_always: true,
@@ -71,6 +73,7 @@ fn plan_of(seed: u64, chance: &mut Chance, nodes: usize, busy_s: u64) -> Plan {
 struct Totals {
     runs: u64,
     acknowledged: usize,
+    orders: usize,
     adoptions: usize,
     adopted: usize,
     handed_back: usize,
@@ -83,6 +86,7 @@ fn play(seed: u64, plan: Plan, totals: &mut Totals) -> Result<(), String> {
     let result = world.run();
     totals.runs += 1;
     totals.acknowledged += world.history.acknowledged_count();
+    totals.orders += world.history.orders;
     totals.adoptions += world.history.adoptions;
     totals.adopted += world.history.adopted;
     totals.handed_back += world.history.handed_back;

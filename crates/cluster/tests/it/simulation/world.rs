@@ -5,6 +5,7 @@
 
 use super::check::History;
 use super::engine::{EngineServer, KeyValueStore};
+use super::by_hand::HandOrder;
 use super::event::{Due, Event};
 use super::faults::Fault;
 use super::local_log::LocalLog;
@@ -38,6 +39,8 @@ pub(super) struct Plan {
     /// Seconds after the last fault healed.
     pub(super) quiet_s: u64,
     pub(super) faults: Vec<Fault>,
+    /// Orders of operators to adopt by hand.
+    pub(super) orders: Vec<HandOrder>,
     /// Percent of answers and requests that are lost or late.
     pub(super) noise: u64,
     pub(super) policy: OnNoReplica,
@@ -158,6 +161,10 @@ impl World {
             let (begin, end) = (fault.begin_s * SECOND, (fault.begin_s + fault.seconds) * SECOND);
             world.push(begin, Event::Begin(number));
             world.push(end, Event::Heal(number));
+        }
+        for number in 0..world.plan.orders.len() {
+            let at = world.plan.orders[number].at_ms * MILLI;
+            world.push(at, Event::Order(number));
         }
         if !world.plan.is_sync_always {
             world.push(10 * SECOND, Event::SyncEngines);
@@ -281,6 +288,7 @@ impl World {
             Event::Taken { node, id, recipient, is_delivered, .. } => self.taken(node, id, recipient, is_delivered),
             Event::Begin(number) => self.begin(number),
             Event::Heal(number) => self.heal(number),
+            Event::Order(number) => self.order(number),
             Event::SyncEngines => {
                 self.engines.iter_mut().for_each(EngineServer::sync);
                 let at = self.now + 120 * SECOND;
