@@ -211,8 +211,9 @@ pub enum Report {
         /// The message.
         id: QueueId,
     },
-    /// The owner delivers a message of an earlier start that no adopter took and no stream has: a result that the local log
-    /// lost may have been in a stream that was adopted. Recipients may get it twice (`duplicate=possible` in the log).
+    /// The owner delivers a message of an earlier start that no adopter took and no stream has: a result that the local
+    /// log lost may have been in a stream that was adopted. Recipients may get it twice (`duplicate=possible` in the
+    /// log).
     ResultUnknown {
         /// The message.
         id: QueueId,

@@ -1,9 +1,9 @@
-//! Hosts that a node finds down, throttling or without the TLS that mail waits for, told to the other nodes, so that the
-//! cluster pays for a dead host once.
+//! Hosts that a node finds down, throttling or without the TLS that mail waits for, told to the other nodes, so that
+//! the cluster pays for a dead host once.
 //!
-//! The state is soft: a message that is lost or late costs an attempt and nothing else, and one that is wrong delays the
-//! mail for a host by the back-off of the node that believes it. A node publishes a next hop once a second at most, the
-//! last state counts, and no more than [`PUBLISHED_PER_SECOND_MAX`] messages a second in all.
+//! The state is soft: a message that is lost or late costs an attempt and nothing else, and one that is wrong delays
+//! the mail for a host by the back-off of the node that believes it. A node publishes a next hop once a second at most,
+//! the last state counts, and no more than [`PUBLISHED_PER_SECOND_MAX`] messages a second in all.
 //!
 //! Not here: whether a node has mail for a host and what a report does to it (`schedule`).
 
@@ -110,7 +110,7 @@ pub struct HostReport {
     pub until: Duration,
 }
 
-/// What a message of another node says.
+/// The content of a message of another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostNews {
     /// The node that sent it.
@@ -179,11 +179,17 @@ pub struct HostStatusBoard {
 impl HostStatusBoard {
     /// The board of a node. Its waits are scattered by the seed.
     #[must_use]
-    pub const fn new(node: NodeId, seed: u64) -> Self {
-        let (own, owed, heard) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        let (published, taken) = (SecondCount { second: 0, count: 0 }, SecondCount { second: 0, count: 0 });
-        let counts = HostStatusCounts { sent: 0, received: 0, dropped: 0, unreadable: 0 };
-        Self { node, own, owed, heard, published, taken, counts, random: seed }
+    pub fn new(node: NodeId, seed: u64) -> Self {
+        Self {
+            node,
+            own: BTreeMap::new(),
+            owed: BTreeSet::new(),
+            heard: BTreeMap::new(),
+            published: SecondCount::default(),
+            taken: SecondCount::default(),
+            counts: HostStatusCounts::default(),
+            random: seed,
+        }
     }
 
     /// Takes a result of this node, with its back-off, and returns the message to publish now, if there is one; another
@@ -239,8 +245,8 @@ impl HostStatusBoard {
         Some(HostStatus { node: self.node, state: own.state, wait_s, next_hop: next_hop.to_owned() })
     }
 
-    /// Takes a message of another node. A wait counts up to `wait_max`, the longest back-off of this node. `None`: it is
-    /// one of this node, cannot be read, or there is no room for it.
+    /// Takes a message of another node. A wait counts up to `wait_max`, the longest back-off of this node. `None`: it
+    /// is one of this node, cannot be read, or there is no room for it.
     pub fn hear(&mut self, now: Duration, message: &[u8], wait_max: Duration) -> Option<HostNews> {
         if !self.taken.take(now, HEARD_PER_SECOND_MAX) {
             self.counts.dropped += 1;
@@ -267,7 +273,8 @@ impl HostStatusBoard {
         }
         self.counts.received += 1;
         let wait = Duration::from_secs(wait_s.into()).min(wait_max);
-        let report = HostReport { node, state, wait, until: now.saturating_add(wait).saturating_add(self.spread(wait)) };
+        let report =
+            HostReport { node, state, wait, until: now.saturating_add(wait).saturating_add(self.spread(wait)) };
         // The longer wait counts, unless its node has corrected it.
         let before = self.heard.get(&next_hop).copied();
         let report = before.filter(|before| before.node != node && before.until > report.until).unwrap_or(report);

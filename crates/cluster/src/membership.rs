@@ -481,7 +481,8 @@ impl Membership {
         Some(self.coordinate(Purpose::MemberPut, self.put_attempt, request))
     }
 
-    /// Writes the own mark before the entry is removed, or removes the mark of an earlier time before there is an entry.
+    /// Writes the own mark before the entry is removed, or removes the mark of an earlier time before there is an
+    /// entry.
     fn poll_mark(&mut self) -> Option<Action> {
         let key = DepartureMark::key(self.entry.node);
         let found = self.marks.get(&self.entry.node).map(|(_, revision)| *revision);

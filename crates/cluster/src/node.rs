@@ -361,8 +361,8 @@ impl Node {
         self.membership.leave(now);
     }
 
-    /// Tells the other nodes that this one leaves for good: as [`Node::announce_drain`], and they take the copies that it
-    /// holds elsewhere. From now on it begins no adoption.
+    /// Tells the other nodes that this one leaves for good: as [`Node::announce_drain`], and they take the copies that
+    /// it holds elsewhere. From now on it begins no adoption.
     pub const fn announce_departure(&mut self, now: Duration) {
         self.membership.set_departing(now);
         self.owner.depart();
@@ -381,7 +381,7 @@ impl Node {
     }
 
     /// True when other nodes have adopted all mail of this one, after [`Node::announce_departure`] and
-    /// [`Node::release`]. What is still live here has no copy, and no other node takes it.
+    /// [`Node::release`]. Mail that is still live here has no copy, and no other node takes it.
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
         self.owner.is_handed_over() && self.adoptions() == 0

@@ -2,9 +2,9 @@
 
 /// Has the kernel give memory in pages of the usual size from now on, also to children.
 ///
-/// An allocator that asks for huge pages gets two mebibytes at a time, which the kernel fills with zeroes first. A process
-/// that takes and gives back buffers of some hundred kibibytes all the time pays for that again and again. A system that
-/// refuses is as before.
+/// An allocator that asks for huge pages gets two mebibytes at a time, which the kernel fills with zeroes first. A
+/// process that takes and gives back buffers of some hundred kibibytes all the time pays for that again and again. A
+/// system that refuses is as before.
 pub fn use_small_pages() {
     rustix::thread::disable_transparent_huge_pages(true).unwrap_or(());
 }

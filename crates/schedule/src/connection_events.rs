@@ -9,9 +9,10 @@ use crate::job::{ConnectionId, Failure, Feedback, Job, Lag, Lane, NextJob, Posit
 use crate::part::Part;
 use crate::pool::{BudgetKind, Connection, InFlightJob, Phase};
 use crate::ready_queue::Transaction;
+use crate::reported_sites::{concerns_others, record};
 use crate::scheduler::{Scheduler, jobs_of};
 use crate::settings::Mechanism;
-use crate::site_report::{SiteResult, concerns_others, record};
+use crate::site_report::SiteResult;
 
 impl Scheduler {
     /// Records that a connection was greeted and can take work: its site is up.

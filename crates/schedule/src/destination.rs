@@ -490,7 +490,11 @@ impl Destination {
         let ready_check = self.ready_check_at.filter(|_| self.ready() > 0);
         let check =
             site.and_then(|site| self.resolve_recheck_at(site)).filter(|_| self.resolve_state == ResolveState::Idle);
-        [scan, ready_check, check, self.next_deadline(), self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
+        [scan, ready_check, check, self.next_deadline(), self.keep_until]
+            .into_iter()
+            .flatten()
+            .filter(|&at| at > now)
+            .min()
     }
 
     /// Returns the next deliver-by time.

@@ -23,7 +23,7 @@
 //! | `delay_notices`, `pending_notices` | notices for mail that waits at a site that is up |
 //! | `deliver_by` | deliver-by times of senders |
 //! | `site` | one next hop: health, window, lane, and when one more connection opens |
-//! | `site_report` | what other machines report of a site, and what they should know |
+//! | `site_report`, `reported_sites` | reports of other machines on a site, and results that they should know |
 //! | `site_share` | limits of a site that several machines keep together |
 //! | `ready_queue`, `message_parts`, `part` | which job of a site is next: classes, lists and single messages |
 //! | `suspect_queue` | isolated retries of recipients that got no reply |
@@ -65,6 +65,7 @@ mod pending_notices;
 mod poll;
 mod pool;
 mod ready_queue;
+mod reported_sites;
 mod retry_policy;
 mod scan;
 mod scan_state;

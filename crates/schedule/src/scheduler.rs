@@ -24,7 +24,7 @@ use crate::part::Part;
 use crate::pool::{ConnectionBudget, ConnectionPool};
 use crate::settings::{Mechanism, OVERDUE_MAX_ALL, Settings};
 use crate::site::Site;
-use crate::site_report::{SiteChange, end_report_before};
+use crate::site_report::SiteChange;
 
 /// Decides which message goes to which connection, and when.
 ///
@@ -518,4 +518,13 @@ pub(crate) fn jobs_of(parts: Vec<(QueueId, Part)>, probe: bool) -> Vec<Job> {
         }
     }
     jobs
+}
+
+/// Ends the wait by a report alone at the site of a destination if a recipient has to be delivered before.
+fn end_report_before(at: Duration, destination: &Destination, sites: &mut ById<SiteId, Site>, dirty: &mut DirtyQueue) {
+    let Some(id) = destination.site else { return };
+    if let Some(site) = sites.get_mut(&id).filter(|site| site.has_report_beyond(at)) {
+        site.end_report();
+        dirty.add_site(id, site);
+    }
 }

@@ -80,7 +80,8 @@ impl DeviceServer {
                 }
             }
             ["off", ref devices @ ..] => {
-                let devices: Vec<Arc<Device>> = devices.iter().map(|word| self.device(word)).collect::<Result<_, _>>()?;
+                let devices: Vec<Arc<Device>> =
+                    devices.iter().map(|word| self.device(word)).collect::<Result<_, _>>()?;
                 for device in devices {
                     device.cut_power();
                 }

@@ -106,7 +106,7 @@ fn only_synced_files_survive_a_cut_and_other_disks_go_on() {
 #[test]
 fn ignored_flushes_keep_nothing() {
     let one = place("ignored");
-    let Some(mut disks) = PowerDisks::start(&[one.clone()], &["--ignore-flushes"]) else { return };
+    let Some(mut disks) = PowerDisks::start(std::slice::from_ref(&one), &["--ignore-flushes"]) else { return };
     write(&one.join("synced")).sync_all().unwrap();
     assert!(has_content(&one.join("synced")));
     assert!(disks.ask("cut 1").starts_with("ok "));

@@ -16,7 +16,7 @@ use crate::status::HostageReason;
 use crate::stream_writer::StreamTail;
 use std::time::Duration;
 
-/// What the tail of a stream tells an operator.
+/// The tail of a stream, as far as an operator needs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailView {
     /// The node that wrote the last block; `None` in an empty stream.
@@ -63,7 +63,7 @@ impl Adopter {
         self.tail = None;
     }
 
-    /// Reads claim and tail anew, for an operator. What stopped this node is not tried again by that.
+    /// Reads claim and tail anew, for an operator. A stopped attempt is not begun again by that.
     pub(crate) fn look(&mut self, now: Duration) {
         if self.step != Step::Watching {
             return;
@@ -98,8 +98,7 @@ impl Adopter {
     /// True while an order can still come to something: there is mail to adopt, and nothing has stopped the attempt.
     pub(crate) fn is_pending(&self, now: Duration) -> bool {
         // Without some of its blocks, the rest of a stream is adopted all the same.
-        let is_stopped =
-            self.step == Step::Watching && !self.lacks_blocks && self.hostage_reason(now).is_some();
+        let is_stopped = self.step == Step::Watching && !self.lacks_blocks && self.hostage_reason(now).is_some();
         !self.is_settled() && !is_stopped
     }
 

@@ -44,7 +44,8 @@ impl Adopter {
                 let fence = *fence;
                 self.begin_part(now, fence);
             }
-            (_, CoordinationReply::Conflict | CoordinationReply::Unknown) => {
+            (_, reply @ (CoordinationReply::Conflict | CoordinationReply::Unknown)) => {
+                self.is_claim_sent &= reply == CoordinationReply::Unknown;
                 self.ask_at = now + self.settings.tail_interval;
             }
             _ => {}
@@ -69,7 +70,7 @@ impl Adopter {
     }
 
     fn begin_part(&mut self, now: Duration, fence: u64) {
-        self.has_open_part = true;
+        (self.has_open_part, self.is_claim_sent) = (true, false);
         self.step = Step::Taking { next: 1, fence };
         self.ask_at = now;
     }
@@ -77,6 +78,11 @@ impl Adopter {
     fn choose_part(&mut self, now: Duration, members: &Membership, fence: u64, found: Option<KeyValue>) {
         let revision = found.as_ref().map_or(0, |kv| kv.revision);
         let Some(claim) = read_claim(found.as_ref()) else { return };
+        self.is_claim_sent = false;
+        if claim.adopter.is_some_and(|adopter| adopter != self.settings.node) {
+            // It names another node only behind the record of a part of this one.
+            self.release_open_part();
+        }
         self.is_handing_back = self.is_owner_back(members);
         self.part = if self.is_handing_back {
             Part { upto: self.content.finished_upto, is_last: true, messages: BTreeMap::new() }
@@ -98,7 +104,10 @@ impl Adopter {
                 self.put_claim(now, self.stream, &claim, revision);
             }
             Ok(wanted) if wanted == claim => self.begin_part(now, fence),
-            Ok(wanted) => self.put_claim(now, self.stream, &wanted, revision),
+            Ok(wanted) => {
+                self.is_claim_sent = true;
+                self.put_claim(now, self.stream, &wanted, revision);
+            }
             Err(ClaimError::Superseded { .. }) => self.watch(now, self.settings.heartbeat),
             Err(ClaimError::PartOpen { by }) => {
                 let why =

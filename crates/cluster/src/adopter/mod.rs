@@ -116,6 +116,8 @@ pub(crate) struct Adopter {
     is_handing_back: bool,
     /// This node wrote a claim and has not recorded its part yet.
     has_open_part: bool,
+    /// A claim of the next part was sent, and its answer is not known.
+    is_claim_sent: bool,
     /// When the tail was last read, or when this node began to watch.
     watched_at: Duration,
     /// Live messages by the last heartbeat that this node has seen.
@@ -176,6 +178,7 @@ impl Adopter {
             taken: 0,
             is_handing_back: false,
             has_open_part: false,
+            is_claim_sent: false,
             watched_at: now,
             live: None,
             highest: 0,

@@ -37,6 +37,8 @@ impl Adopter {
     }
 
     pub(super) fn watch(&mut self, now: Duration, wait: Duration) {
+        // The claim may be written: then no other node can end the part.
+        self.has_open_part |= std::mem::take(&mut self.is_claim_sent);
         self.step = Step::Watching;
         self.content = StreamContent::default();
         self.waiting.clear();
@@ -52,7 +54,7 @@ impl Adopter {
         let is_over = is_over(tail);
         (self.tail, self.is_looked_at) = (Some(TailView::new(self.stream, tail, is_over)), true);
         if is_over {
-            // Whatever stopped this node, another one has gone on.
+            // Another node has gone on, so the reason why this one stopped is over.
             self.stopped = None;
         }
         if tail.sequence < self.highest {
@@ -66,7 +68,7 @@ impl Adopter {
         } else if self.stopped == Some(HostageReason::Damaged) {
             self.stopped = None;
         }
-        self.is_over = tail.sequence == 0 || is_over(tail);
+        self.is_over = tail.sequence == 0 || is_over;
         let heartbeat = |record: &Record| match record {
             Record::Heartbeat { live } => Some(*live),
             _ => None,
@@ -107,7 +109,10 @@ impl Adopter {
             // An adoption that stands still. The own one goes on at once, that of another when that node is gone, or
             // when it does not move.
             let is_stuck = now >= since + self.settings.silence * STUCK_SILENCES;
-            return writer == me || self.has_open_part || is_silent && !is_alive(writer) || is_stuck;
+            // Two nodes may think that a part is theirs. The one that fenced last gets the time to read the claim, or
+            // they would fence each other for ever; if the part is not its own, it stops then.
+            let has_read = !is_alive(writer) || now >= since + self.settings.silence;
+            return writer == me || self.has_open_part && has_read || is_silent && !is_alive(writer) || is_stuck;
         }
         if self.has_open_part || owner == me {
             return self.has_open_part;

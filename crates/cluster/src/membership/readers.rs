@@ -37,7 +37,7 @@ impl Readers {
 
     /// Forgets nodes that left for good.
     pub(super) fn forget(&mut self, departed: &[NodeId]) {
-        departed.iter().for_each(|node| drop(self.newest.remove(node)));
+        self.newest.retain(|node, _| !departed.contains(node));
     }
 
     /// The version to write; `steady_for` is the time of fresh views behind which it may rise.

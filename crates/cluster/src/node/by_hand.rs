@@ -1,8 +1,8 @@
 //! Orders of operators to adopt the mail of an absent node by hand, and the look at mail of absent nodes.
 //!
 //! An order makes the adopters of all streams of a node try at once, at this node, and ends when nothing is left that
-//! could be tried, when the owner is back, or [`ORDER_TIME_MAX`] behind the last part. What was begun goes on behind its
-//! end.
+//! could be tried, when the owner is back, or [`ORDER_TIME_MAX`] behind the last part. An adoption that was begun goes
+//! on behind its end.
 
 use super::Node;
 use crate::absent::{AbsentState, AbsentStream, HandAdoption, HandAdoptionError};

@@ -90,8 +90,8 @@ impl BodyIndex {
         self.places.keys().next().map(|(first, _)| *first)
     }
 
-    /// Returns the sequence up to which live bodies must be written again at the end, so that a lane most of which is dead
-    /// can be trimmed; `None` while enough of it lives. `last` is the last sequence of the lane.
+    /// Returns the sequence up to which live bodies must be written again at the end, so that a lane most of which is
+    /// dead can be trimmed; `None` while enough of it lives. `last` is the last sequence of the lane.
     pub(super) fn compacts_upto(&mut self, last: u64, octets_min: usize, piece_octets: usize) -> Option<u64> {
         let first = self.first();
         while let Some(block) = self.blocks.first_entry() {

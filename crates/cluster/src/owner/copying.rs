@@ -15,7 +15,12 @@ impl Owner {
     /// The caller stores the message in the local log at the same time and calls `stored`.
     pub(crate) fn accept(&mut self, now: Duration, new: NewMessage, policy: OnNoReplica) {
         let id = new.id;
-        if self.is_draining || self.messages.contains_key(&id) {
+        let is_known = self.messages.contains_key(&id);
+        if self.is_draining && !is_known {
+            // Its pieces would keep the stream from being given up.
+            self.abort_body(id);
+        }
+        if self.is_draining || is_known {
             self.actions.push_back(Action::Answer { id, answer: AcceptAnswer::TempFail });
             return;
         }

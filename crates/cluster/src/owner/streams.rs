@@ -316,7 +316,10 @@ impl Owner {
 
     fn trim(&mut self, now: Duration, stream: StreamId) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        if slot.phase != Phase::Open || now < slot.trim_at {
+        // Until the claim says that the stream is the owner's again, the records of an adoption in front prove that the
+        // part in the claim is over.
+        let is_claimed = slot.claim_goal == Some(ClaimGoal::Reopen);
+        if slot.phase != Phase::Open || now < slot.trim_at || is_claimed {
             return;
         }
         slot.drop_dead_front();

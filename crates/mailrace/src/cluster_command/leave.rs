@@ -1,7 +1,7 @@
 //! `mailrace cluster leave`: takes the running node of this machine out of its cluster, or a dead node.
 //!
-//! The running server leaves by itself, and the command shows its progress. A dead node is removed by a connection of the
-//! command to the engines. Both end with the steps that are left for the operator.
+//! The running server leaves by itself, and the command shows its progress. A dead node is removed by a connection of
+//! the command to the engines. Both end with the steps that are left for the operator.
 
 use super::leave_texts::{progress, steps_left, verdict, waiting_line};
 use crate::config_commands::Source;

@@ -108,8 +108,8 @@ pub(super) fn waiting_line(one: &WaitingMail, node: u16) -> String {
     format!("{mail} of {owner} with copies at {holder}: {why}")
 }
 
-/// The steps that are left for the operator. `engine` is the address of the node's engine, `others` the number of nodes that
-/// are left, `holds` the owners that have copies in it, as far as they are known.
+/// The steps that are left for the operator. `engine` is the address of the node's engine, `others` the number of nodes
+/// that are left, `holds` the owners that have copies in it, as far as they are known.
 pub(super) fn steps_left(
     node: u16,
     engine: Option<&str>,

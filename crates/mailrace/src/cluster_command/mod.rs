@@ -2,9 +2,9 @@
 //! demonstration (`docs/cluster.md`).
 //!
 //! `init` and `join` only make new files, and print what else is to be done; the configuration file is for the operator
-//! to change. `status` and `verify` change nothing. `push` gives configuration and maps to all nodes. `drain` ends the node
-//! of this machine, and `leave` takes it, or a dead one, out of the cluster. `adopt` has the running node take over the
-//! mail of an absent one.
+//! to change. `status` and `verify` change nothing. `push` gives configuration and maps to all nodes. `drain` ends the
+//! node of this machine, and `leave` takes it, or a dead one, out of the cluster. `adopt` has the running node take
+//! over the mail of an absent one.
 
 mod adopt;
 mod join_file;

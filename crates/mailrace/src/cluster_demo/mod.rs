@@ -18,8 +18,8 @@ use bench::receiver::{Manners, Receiver};
 use clap::Args;
 use engines::DemoEngine;
 use nodes::DemoNode;
-use spool::disk::real::RealDisk;
 use spool::disk::Space;
+use spool::disk::real::RealDisk;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -440,7 +440,10 @@ mod tests {
         };
         for (status, parts) in [
             (down, ["is down: connect: refused; it is tried again in 10m", "(mx1.slow.example)"]),
-            (reported, ["node 2 reports this host down; it is tried again in 1m", "no attempt before that since node 2"]),
+            (
+                reported,
+                ["node 2 reports this host down; it is tried again in 1m", "no attempt before that since node 2"],
+            ),
             (rate, ["the rate of 2.5 messages a second", "destination.messages_per_second"]),
             (connection, ["waits for a connection", "delivery.connections_max"]),
         ] {

@@ -1,5 +1,5 @@
-//! `mailrace cluster leave` with real engines: a node leaves and its engine stops, a dead one is removed, and a node whose
-//! mail no other one can take is refused.
+//! `mailrace cluster leave` with real engines: a node leaves and its engine stops, a dead one is removed, and a node
+//! whose mail no other one can take is refused.
 
 use crate::cluster::{came, deferring, node, reply_to, takes_copies};
 use crate::hop::{Hop, Manners};

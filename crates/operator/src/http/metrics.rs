@@ -191,12 +191,21 @@ fn cluster(to: &mut Families, cluster: &ClusterAnswer) {
         lags,
     );
     if let Some(hosts) = &cluster.hosts {
-        to.gauge("cluster_hosts_reported", "Next hops that other nodes report as down or throttling.", hosts.reported_count);
+        to.gauge(
+            "cluster_hosts_reported",
+            "Next hops that other nodes report as down or throttling.",
+            hosts.reported_count,
+        );
         to.gauge("cluster_hosts_waiting", "Next hops whose mail waits here because of such a report.", hosts.waiting);
         to.counter("cluster_host_reports_sent_total", "Reports on next hops that this node sent.", hosts.sent);
         to.counter("cluster_host_reports_received_total", "Reports that came from other nodes.", hosts.received);
         let lost = [(label("reason", "limit"), hosts.dropped), (label("reason", "unreadable"), hosts.unreadable)];
-        to.family("counter", "cluster_host_reports_dropped_total", "Messages about next hops that had no effect.", lost);
+        to.family(
+            "counter",
+            "cluster_host_reports_dropped_total",
+            "Messages about next hops that had no effect.",
+            lost,
+        );
     }
     if let Some(config) = &cluster.config {
         let number = |one: &Option<ClusterConfigRevision>| one.as_ref().map_or(0, |revision| revision.number);

@@ -155,7 +155,8 @@ impl Manager {
         self.tell(&["STOPPING=1", &status_line(status)]);
     }
 
-    /// A stop takes longer than the manager allows: asks for this time from now on. It may be asked for again and again.
+    /// A stop takes longer than the manager allows: asks for this time from now on. It may be asked for again and
+    /// again.
     pub fn extend(&self, time: Duration) {
         self.tell(&[&format!("EXTEND_TIMEOUT_USEC={}", time.as_micros())]);
     }

@@ -348,7 +348,7 @@ fn others_hear_of_what_concerns_the_site_alone() {
     ] {
         assert_eq!((told(failure, false), told(failure, true)), (before, behind), "{failure:?}");
     }
-    // Nobody takes them: none is kept.
+    // Without a taker none is kept.
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     add(&mut scheduler, "a.test", 1);
     let (connection, _) = opens_one(&mut scheduler, LIMITS, START);

@@ -296,8 +296,9 @@ fn live(entry: StoredKey) -> Option<KeyValue> {
 
 fn bucket_config(replicas: usize) -> Value {
     let mut config = api::last_of_subjects(key::BUCKET_STREAM, key::BUCKET_SUBJECTS, replicas);
-    for field in ["allow_rollup_hdrs", "allow_msg_ttl", "deny_delete"] {
-        config[field] = Value::Bool(true);
+    if let Value::Object(fields) = &mut config {
+        let more = ["allow_rollup_hdrs", "allow_msg_ttl", "deny_delete"];
+        fields.extend(more.map(|field| (field.to_owned(), Value::Bool(true))));
     }
     config
 }

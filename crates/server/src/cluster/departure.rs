@@ -48,8 +48,8 @@ pub struct Departure {
 }
 
 impl ClusterMember {
-    /// Says that this node leaves for good: as [`ClusterMember::announce_drain`], and the other nodes take the copies that
-    /// it holds elsewhere.
+    /// Says that this node leaves for good: as [`ClusterMember::announce_drain`], and the other nodes take the copies
+    /// that it holds elsewhere.
     pub fn announce_departure(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
         self.shared.tell(Node::announce_departure);
@@ -61,8 +61,8 @@ impl ClusterMember {
         self.shared.node().is_departing()
     }
 
-    /// Leaves, after [`ClusterMember::drain`] and the last transaction. `told` gets each step with the number of messages
-    /// or copies that are left, again and again.
+    /// Leaves, after [`ClusterMember::drain`] and the last transaction. `told` gets each step with the number of
+    /// messages or copies that are left, again and again.
     ///
     /// # Cancel safety
     /// No: what was done stays done, and the node takes no part any more. Its mail stays in the local log until another

@@ -127,8 +127,7 @@ impl DirectEngine {
         loop {
             if let Ok(engine) = Engine::connect(&self.settings).await {
                 // Only this call sets it.
-                let _: Result<(), Engine> = self.engine.set(engine);
-                return;
+                return self.engine.set(engine).unwrap_or(());
             }
             tokio::time::sleep(CONNECT_RETRY_TIME).await;
         }

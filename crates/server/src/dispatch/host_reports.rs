@@ -33,7 +33,7 @@ const FAILURES_IN_A_ROW_MAX: u32 = 10;
 /// Jobs that a report defers, and the reason.
 type Deferred = (Vec<Job>, Arc<str>);
 
-/// What other nodes report, and what they should know.
+/// Reports of other nodes, and results for them.
 #[derive(Debug)]
 pub(super) struct HostReports {
     board: HostStatusBoard,
@@ -218,13 +218,7 @@ impl HostReports {
     }
 
     /// Tells the scheduler of a report. Returns the jobs that are deferred by it.
-    fn apply(
-        &mut self,
-        scheduler: &mut Scheduler,
-        site: &[u8],
-        report: HostReport,
-        now: Duration,
-    ) -> Option<Deferred> {
+    fn apply(&mut self, scheduler: &mut Scheduler, site: &[u8], report: HostReport, now: Duration) -> Option<Deferred> {
         let why = words(report);
         let told = SiteReport { by: report.node.0, why: &why, wait: report.wait, until: report.until };
         match scheduler.site_reported(site, &told, now) {
@@ -236,7 +230,8 @@ impl HostReports {
             ReportEffect::PutOff { jobs, is_new } => {
                 if is_new {
                     let (name, left) = (name_in_cluster(site), report.until.saturating_sub(now).as_secs());
-                    self.lines.push(format!("{why}: no attempt at {name} from here for {left} s (cluster.host_status)"));
+                    self.lines
+                        .push(format!("{why}: no attempt at {name} from here for {left} s (cluster.host_status)"));
                 }
                 (!jobs.is_empty()).then(|| (jobs, Arc::from(why)))
             }

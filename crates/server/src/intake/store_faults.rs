@@ -23,7 +23,8 @@ struct KindOfFault {
 }
 
 impl StoreFaults {
-    /// Counts an error. Returns how many messages since the last warning had the same kind of error, if a warning is due.
+    /// Counts an error. Returns how many messages since the last warning had the same kind of error, if a warning is
+    /// due.
     pub(crate) fn count(&self, error: &Error, now: Instant) -> Option<u64> {
         let kind = discriminant(error);
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);

@@ -131,14 +131,11 @@ pub(super) fn reason_words(reason: HostageReason, owner: NodeId, holder: NodeId)
         HostageReason::HolderOutOfReach => {
             (format!("the engine of {holder} does not answer"), format!("start it, or start {owner}"))
         }
-        HostageReason::NoMajority => {
-            ("no majority of the engines answers".to_owned(), "start more of them".to_owned())
-        }
+        HostageReason::NoMajority => ("no majority of the engines answers".to_owned(), "start more of them".to_owned()),
         HostageReason::PartOpen { by } => (format!("{by} stopped while it adopted a part"), format!("start {by}")),
-        HostageReason::NewerVersion { version } => (
-            format!("a later version of mailrace wrote it (blocks of version {version})"),
-            "upgrade a node".to_owned(),
-        ),
+        HostageReason::NewerVersion { version } => {
+            (format!("a later version of mailrace wrote it (blocks of version {version})"), "upgrade a node".to_owned())
+        }
         HostageReason::Damaged => ("its copies are damaged or lost".to_owned(), format!("start {owner}")),
     };
     (why, next)

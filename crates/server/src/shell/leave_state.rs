@@ -1,7 +1,7 @@
 //! How far the departure of this node from its cluster is, and the commands that watch it.
 //!
-//! A command gets a line for each change over the control socket, also while the server stops. The server waits a moment
-//! for it before it ends.
+//! A command gets a line for each change over the control socket, also while the server stops. The server waits a
+//! moment for it before it ends.
 
 use operator::answers::{ClusterLeave, to_fields};
 use operator::control::{Answer, ListPart};

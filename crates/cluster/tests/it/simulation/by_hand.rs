@@ -4,9 +4,7 @@ use super::faults::{Fault, FaultKind};
 use super::world::{Plan, World};
 use super::{calm, campaign, control, dying_adopters, dying_deputies, plan};
 use crate::chance::Chance;
-use cluster::{
-    AbsentState, HandAdoption, HandAdoptionError, HostageReason, NodeId, Sabotage, StreamId, holders_of,
-};
+use cluster::{AbsentState, HandAdoption, HandAdoptionError, HostageReason, NodeId, Sabotage, StreamId, holders_of};
 
 /// An operator has a node adopt the mail of another one.
 #[derive(Clone, Copy, Debug)]

@@ -90,8 +90,8 @@ impl History {
         let list = self.deliveries.entry((id, recipient)).or_default();
         if let Some(earlier) = list.last().copied() {
             self.duplicates += usize::from(!self.unknown.contains(&id));
-            // A restart of the same node repeats what its local log did not have yet. If a stream had the result, and was
-            // adopted meanwhile, that must be reported.
+            // A restart of the same node repeats what its local log did not have yet. If a stream had the result, and
+            // was adopted meanwhile, that must be reported.
             let is_lost = self.lost_results.contains(&(node, id, recipient));
             let was_known = self.given_up.contains(&(node, life)) && self.done.contains(&(id, recipient));
             let is_restart = earlier.node == node && earlier.life != life && is_lost && !was_known;

@@ -3,9 +3,9 @@
 //! A seed gives the nodes, their clocks, the mail, the network and the faults; a run repeats exactly. Time is in
 //! microseconds.
 
+use super::by_hand::HandOrder;
 use super::check::History;
 use super::engine::{EngineServer, KeyValueStore};
-use super::by_hand::HandOrder;
 use super::event::{Due, Event};
 use super::faults::Fault;
 use super::local_log::LocalLog;

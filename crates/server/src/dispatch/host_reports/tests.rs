@@ -93,7 +93,7 @@ async fn mail_waits_by_a_report_and_goes_on_by_another() {
     assert_eq!(trial.reported_by(), Some(2));
     trial.hear(3, HostState::Up);
     assert_eq!((trial.reported_by(), trial.dispatch.lock().scheduler.down_until(DESTINATION)), (None, None));
-    assert!(trial.dispatch.lock().reports.as_ref().unwrap().board.reports(now).next().is_none());
+    assert!(trial.dispatch.lock().reports.as_ref().unwrap().board.reports(os::clock::since_boot()).next().is_none());
     // The same mail without a report goes at once, and so does mail for other hosts.
     for (hears, connections) in [(false, 1), (true, 0)] {
         let mut trial = Trial::new("", ENGINES);
@@ -174,7 +174,7 @@ async fn a_node_that_reaches_no_host_any_more_is_silent() {
 #[tokio::test]
 async fn sites_of_this_machine_and_those_that_are_set_apart_have_no_reports() {
     let apart = "[[destination]]\nmatch = '[192.0.2.1]'\nshared = false";
-    let loopback = "[route]\nsmart_host = ['[127.0.0.1]:2525']";
+    let loopback = "[route]\nsmart_host = ['[127.0.0.1]:2530']";
     for (text, engines, is_shared) in [
         ("", ENGINES, true),
         ("[[destination]]\nmatch = '[192.0.2.1]'\nconnections = 3", ENGINES, true),
