@@ -8,7 +8,8 @@ use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::sink::Behaviour;
 use os::clock;
-use std::net::{TcpListener as StdListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener as StdListener, TcpStream};
+use std::sync::atomic::AtomicU8;
 
 /// A server with its configuration in a directory.
 struct Trial {
@@ -72,8 +73,11 @@ fn certificate(dir: &tempfile::TempDir) {
 }
 
 /// Returns an address that is free now.
+/// An address of its own each time: no other test and no connection takes its port meanwhile.
 fn free() -> SocketAddr {
-    StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let host = Ipv4Addr::new(127, 44, 0, NEXT.fetch_add(1, Ordering::Relaxed));
+    StdListener::bind((host, 0)).unwrap().local_addr().unwrap()
 }
 
 fn listen(addresses: &[SocketAddr], more: &str) -> String {
