@@ -11,14 +11,15 @@ use std::collections::BTreeMap;
 
 /// The end of `--help`.
 pub(super) const HELP: &str = "\
-The mail of a node that is gone is adopted without this command within half a minute: by the node whose engine has
-the copies, and if that one is gone too, by the first other node. Without --node the command shows what has become of
-the mail of each absent node, and the next step where mail waits.
+The mail of a node that is gone is adopted without this command within half a minute: by the node
+whose engine has the copies, and if that one is gone too, by the first other node. Without --node
+the command shows what has become of the mail of each absent node, and the next step where mail
+waits.
 
-With --node the running node of this machine adopts all that it can reach of the mail of node N, whichever node holds
-it, without waiting until the streams are silent. It waits out the time in which node N may still deliver, 13 s, in any
-case. The adoption goes on when this command is interrupted. A node that runs keeps its mail: drain it, or stop it and
-wait 15 s.
+With --node the running node of this machine adopts all that it can reach of the mail of node N,
+whichever node holds it, without waiting until the streams are silent. It waits out the time in
+which node N may still deliver, 13 s, in any case. The adoption goes on when this command is
+interrupted. A node that runs keeps its mail: drain it, or stop it and wait 15 s.
 
 Exit status:
    0  no mail of absent nodes (with --node: of node N) waits

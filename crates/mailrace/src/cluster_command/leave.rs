@@ -18,16 +18,19 @@ use server::config::render;
 
 /// The end of `--help`.
 pub(super) const HELP: &str = "\
-Without --node the server of this machine leaves: it is drained (mailrace cluster drain --help), its part of shared limits
-goes back, and the other nodes forget it. They take the copies on its engine elsewhere at once. The command waits until it
-has left, and says what is to be done with its nats-server, and when.
+Without --node the server of this machine leaves: it is drained (mailrace cluster drain --help),
+its part of shared limits goes back, and the other nodes forget it. They take the copies on its
+engine elsewhere at once. The command waits until it has left, and says what is to be done with
+its nats-server, and when.
 
-With --node a dead node is removed that does not return. IT MUST BE STOPPED, AND STAY SO: a node that still runs, cut off
-from the engines, goes on using its part of shared limits, which the other nodes use too from then on. Its streams stay: a
-node that comes back all the same joins again, and drops the mail that others have taken over.
+With --node a dead node is removed that does not return. IT MUST BE STOPPED, AND STAY SO: a node
+that still runs, cut off from the engines, goes on using its part of shared limits, which the
+other nodes use too from then on. Its streams stay: a node that comes back all the same joins
+again, and drops the mail that others have taken over.
 
---force leaves mail where it is that no other node can take over: on the disk of the node, and in its copies. It is
-delivered when that disk comes back. A node that runs is never removed by --node.
+--force leaves mail where it is that no other node can take over: on the disk of the node, and in
+its copies. It is delivered when that disk comes back. A node that runs is never removed by
+--node.
 
 Exit status:
    0  it has left
