@@ -3,6 +3,7 @@
 //! The running server leaves by itself, and the command shows its progress. A dead node is removed by a connection of
 //! the command to the engines. Both end with the steps that are left for the operator.
 
+use super::cluster_source::load_node;
 use super::leave_texts::{progress, steps_left, verdict, waiting_line};
 use crate::config_commands::Source;
 use crate::control_client::{Control, ControlTarget};
@@ -14,7 +15,6 @@ use operator::control::Request;
 use os::error::without_numbers;
 use serde_json::{Value, json};
 use server::cluster::{EngineAccessError, NodeId, NodeRemovalResult, NodeRemover, ROW_WATCH, RemovalEnd, WaitingMail};
-use server::config::render;
 
 /// The end of `--help`.
 pub(super) const HELP: &str = "\
@@ -132,18 +132,8 @@ fn left_lines(left: &ClusterLeave) -> Vec<String> {
 
 /// Removes a dead node.
 fn remove(arguments: &LeaveArguments, node: u16) -> Result<Exit, Failure> {
-    let loaded = arguments.source.open()?.map_err(|problems| {
-        eprint!("{}", render(&problems));
-        Failure::new(Exit::Config, "the configuration has errors; correct them first")
-    })?;
+    let loaded = load_node(&arguments.source, "run this at a node of the cluster, or name its file with --config")?;
     let cluster = &loaded.config.cluster;
-    if !cluster.is_used() {
-        let name = arguments.source.path().map_or_else(|| "defaults".to_owned(), |path| path.display().to_string());
-        return Err(Failure::new(
-            Exit::Config,
-            format!("{name}: there is no cluster.id; say it at a node of the cluster"),
-        ));
-    }
     let remover = NodeRemover::connect(cluster).map_err(|error| {
         let is_login = matches!(error, EngineAccessError::Login { .. });
         let exit = if is_login { Exit::NoPermission } else { Exit::Unavailable };

@@ -7,6 +7,7 @@
 //! over the mail of an absent one.
 
 mod adopt;
+mod cluster_source;
 mod join_file;
 mod leave;
 mod leave_texts;

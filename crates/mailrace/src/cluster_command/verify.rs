@@ -1,5 +1,6 @@
 //! `mailrace cluster verify`: asks each engine of `[cluster]` and the running nodes, and prints a line for each check.
 
+use super::cluster_source::load_node;
 use crate::config_commands::Source;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -7,7 +8,6 @@ use clap::Args;
 use os::error::without_numbers;
 use serde_json::{Value, json};
 use server::cluster::{EngineFinding, EngineFindingState, check_engines};
-use server::config::render;
 
 /// The text of `--help` behind the options.
 pub(super) const HELP: &str = "\
@@ -33,16 +33,8 @@ pub(crate) struct VerifyClusterArguments {
 
 /// Runs `mailrace cluster verify`.
 pub(super) fn run(arguments: &VerifyClusterArguments) -> Result<Exit, Failure> {
-    let loaded = arguments.source.open()?.map_err(|problems| {
-        eprint!("{}", render(&problems));
-        Failure::new(Exit::Config, "the configuration has errors; correct them first")
-    })?;
+    let loaded = load_node(&arguments.source, "\"mailrace cluster init\" or \"join\" makes a node")?;
     let cluster = &loaded.config.cluster;
-    if !cluster.is_used() {
-        let name = arguments.source.path().map_or_else(|| "defaults".to_owned(), |path| path.display().to_string());
-        let text = format!("{name}: there is no cluster.id; \"mailrace cluster init\" or \"join\" makes a node");
-        return Err(Failure::new(Exit::Config, text));
-    }
     let mut findings = check_engines(cluster).map_err(|why| Failure::new(Exit::Unavailable, why))?;
     for finding in &mut findings {
         finding.text = without_numbers(&finding.text);
