@@ -28,20 +28,23 @@ pub(super) fn verdict(end: &RemovalEnd, waiting: &[WaitingMail], node: u16) -> (
             let name = &entry.name;
             (
                 Exit::TryLater,
-                format!("node {node} ({name}) is ending by itself: wait until it has ended, and say it again then"),
+                format!(
+                    "node {node} ({name}) is ending by itself: wait until it has ended, and run this command again then"
+                ),
             )
         }
         RemovalEnd::Runs(entry) => {
             let text = format!(
-                "node {node} ({}) runs: say mailrace cluster leave there; if it has just been stopped, say it again in 15 s, when \
-                 its entry has ended",
+                "node {node} ({}) runs: run mailrace cluster leave there; if it has just been stopped, run this command again \
+                 in 15 s, when its entry has ended",
                 entry.name
             );
             (Exit::TryLater, text)
         }
         RemovalEnd::Renewed { key } => {
             let text = format!(
-                "node {node} runs: it renews its part of {key}: say mailrace cluster leave there, or stop it and say it again"
+                "node {node} runs: it renews its part of {key}: run mailrace cluster leave there, or stop it and run \
+                 this command again"
             );
             (Exit::TryLater, text)
         }
@@ -67,14 +70,13 @@ pub(super) fn verdict(end: &RemovalEnd, waiting: &[WaitingMail], node: u16) -> (
             (Exit::Lost, text)
         }
         RemovalEnd::NoAnswer => {
-            let text =
-                "no majority of the engines answers: start more of them (mailrace cluster verify), and say it again";
+            let text = "no majority of the engines answers: start more of them (mailrace cluster verify), and run this command again";
             (Exit::Unavailable, text.to_owned())
         }
-        RemovalEnd::NotListed(why) => (Exit::Unavailable, format!("{}; say it again", without_numbers(why))),
+        RemovalEnd::NotListed(why) => (Exit::Unavailable, format!("{}; run this command again", without_numbers(why))),
         RemovalEnd::Unreadable { key } => (
             Exit::Config,
-            format!("a later version of mailrace wrote the key {key}: say it at a node that is upgraded"),
+            format!("a later version of mailrace wrote the key {key}: run this command at a node that is upgraded"),
         ),
     }
 }
@@ -101,7 +103,7 @@ pub(super) fn waiting_line(one: &WaitingMail, node: u16) -> String {
         WaitingReason::Damaged => format!("its copies are damaged or lost: start {owner}"),
         WaitingReason::NewerVersion { version } => {
             format!(
-                "a later version of mailrace wrote it (blocks of version {version}): say it at a node that is upgraded"
+                "a later version of mailrace wrote it (blocks of version {version}): run this command at an upgraded node"
             )
         }
     };
