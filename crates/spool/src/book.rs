@@ -37,10 +37,18 @@ pub(crate) struct MovedFrame {
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) states: Vec<StateEntry>,
-    /// Recipients that were held for the reason that the changes end, if they end one.
-    pub(crate) held: Vec<(QueueId, u32)>,
+    pub(crate) ended: EndedHolds,
     /// Messages that are finished.
     pub(crate) done: Vec<u64>,
+}
+
+/// The holds that changes ended.
+#[derive(Debug, Default)]
+pub(crate) struct EndedHolds {
+    /// Recipients that were held for the reason that the changes end, if they end one.
+    pub(crate) of_reason: Vec<(QueueId, u32)>,
+    /// Messages with recipients that were held and wait now.
+    pub(crate) released: Vec<QueueId>,
 }
 
 /// The effect of changes on a hold.
@@ -244,12 +252,16 @@ impl Book {
                 if self.index.hold(id, change.recipient).is_none_or(|hold| hold.kind() != from) {
                     continue;
                 }
-                to.held.push((change.id, change.recipient));
+                to.ended.of_reason.push((change.id, change.recipient));
             }
             let destination = change.destination.as_deref().filter(|name| name.len() <= name_max);
+            let was_held = self.index.is_held(id, change.recipient);
             match self.index.change(id, change.recipient, change.state, destination, hold.to) {
                 Applied::Nothing => {}
                 Applied::Changed(sequenced) => {
+                    if was_held && sequenced.state.status == Status::Waiting {
+                        to.ended.released.push(change.id);
+                    }
                     let destination = destination.map(Into::into);
                     let hold = self.index.hold(id, change.recipient).cloned();
                     to.states.push(StateEntry { id, position: change.recipient, sequenced, destination, hold });

@@ -514,6 +514,11 @@ impl Index {
         self.any_state(id, position).filter(|now| now.state.status != Status::Done)
     }
 
+    /// Whether a recipient is held.
+    pub(crate) fn is_held(&self, id: u64, position: u32) -> bool {
+        self.held_recipients > 0 && self.state(id, position).is_some_and(|now| now.state.status == Status::Held)
+    }
+
     /// The present state of a recipient of an unfinished message, done or not.
     pub(crate) fn any_state(&self, id: u64, position: u32) -> Option<Sequenced> {
         let slot = self.find(id)?;

@@ -5,7 +5,7 @@
 //! sync.
 
 use crate::batch::{Batch, Content, MessageFrame};
-use crate::book::{Book, HoldChange, Recorded};
+use crate::book::{Book, EndedHolds, HoldChange, Recorded};
 use crate::buffer::{AlignedBuf, round_down, round_up};
 use crate::cache::{Cache, CachedMessage};
 use crate::chunk_list::{self, ChunkList, ChunkPlace};
@@ -384,14 +384,14 @@ impl Shard {
         changes: &[Change],
         hold: HoldChange<'_>,
         instead: Option<&Self>,
-    ) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
+    ) -> Result<(Commit, EndedHolds), Error> {
         let now_us = self.disk.now_us();
         let staging = instead.map_or(&self.staging, |other| &other.staging);
         if staging.is_poisoned() {
             return Err(Error::Poisoned);
         }
         let mut book = lock(&self.book);
-        let Recorded { states, held, done } = book.record(changes, hold, self.limits.name_bytes_max());
+        let Recorded { states, ended, done } = book.record(changes, hold, self.limits.name_bytes_max());
         let finished = done.clone();
         let commit = staging.record(states, done, instead.is_some(), now_us);
         drop(book);
@@ -402,7 +402,7 @@ impl Shard {
             let mut shared = lock(&self.shared);
             finished.iter().for_each(|id| shared.remove(*id));
         }
-        Ok((commit?, held))
+        Ok((commit?, ended))
     }
 
     pub(crate) fn by_destination(&self, destination: &[u8], after: Option<Entry>, limit: usize) -> Vec<Entry> {

@@ -1,6 +1,6 @@
 //! An open spool: its shards, their threads, and the lock that keeps others out.
 
-use crate::book::HoldChange;
+use crate::book::{EndedHolds, HoldChange};
 use crate::commit::Commit;
 use crate::committer::{Committer, Step};
 use crate::config::Config;
@@ -333,7 +333,8 @@ impl Spool {
         changes: &[Change],
         hold: Option<&Hold>,
     ) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
-        self.record_because(changes, HoldChange { from: Some(from), to: hold })
+        let (commit, ended) = self.record_because(changes, HoldChange { from: Some(from), to: hold })?;
+        Ok((commit, ended.of_reason))
     }
 
     /// Why a recipient is held, if it is and somebody said so. From memory.
@@ -357,42 +358,42 @@ impl Spool {
         drop(self.done_observer.set(observer));
     }
 
-    /// Has `observer` told of each message that is held or released from now on, in force and perhaps not yet
-    /// durable. It must not block. A second observer is ignored.
+    /// Has `observer` told of each message that is held or released from now on, whoever records it: in force and
+    /// perhaps not yet durable. The end of a held recipient is no release. It must not block. A second observer is
+    /// ignored.
     pub fn observe_holds(&self, observer: HoldObserver) {
         drop(self.hold_observer.set(observer));
     }
 
-    fn record_because(&self, changes: &[Change], hold: HoldChange<'_>) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
+    fn record_because(&self, changes: &[Change], hold: HoldChange<'_>) -> Result<(Commit, EndedHolds), Error> {
         let recorded = self.record_in_shards(changes, hold)?;
         if let Some(observer) = self.done_observer.get() {
             let is_done = |change: &&Change| {
                 let name = (change.id, change.recipient);
-                change.state.status == crate::store::Status::Done && (hold.from.is_none() || recorded.1.contains(&name))
+                change.state.status == crate::store::Status::Done
+                    && (hold.from.is_none() || recorded.1.of_reason.contains(&name))
             };
             let done: Vec<_> = changes.iter().filter(is_done).map(|change| (change.id, change.recipient)).collect();
             if !done.is_empty() {
                 observer(&done);
             }
         }
-        if let Some(observer) = self.hold_observer.get()
-            && (hold.from.is_some() || hold.to.is_some())
-        {
-            let changed: Vec<QueueId> = changes.iter().map(|change| change.id).collect();
-            observer(&changed, hold.to.is_some());
+        if let Some(observer) = self.hold_observer.get() {
+            if hold.to.is_some() {
+                let held: Vec<QueueId> = changes.iter().map(|change| change.id).collect();
+                observer(&held, true);
+            } else if !recorded.1.released.is_empty() {
+                observer(&recorded.1.released, false);
+            }
         }
         Ok(recorded)
     }
 
-    fn record_in_shards(
-        &self,
-        changes: &[Change],
-        hold: HoldChange<'_>,
-    ) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
+    fn record_in_shards(&self, changes: &[Change], hold: HoldChange<'_>) -> Result<(Commit, EndedHolds), Error> {
         if let [only] = self.shards.as_slice() {
             return only.record(changes, hold, None);
         }
-        let mut all = (Commit::settled(&Ok(())), Vec::new());
+        let mut all = (Commit::settled(&Ok(())), EndedHolds::default());
         for shard in &self.shards {
             let mine: Vec<Change> = changes.iter().filter(|change| shard.contains(change.id)).cloned().collect();
             if mine.is_empty() {
@@ -400,8 +401,10 @@ impl Spool {
             }
             let instead =
                 if shard.is_read_only() { self.shards.iter().find(|other| !other.is_read_only()) } else { None };
-            let (commit, held) = shard.record(&mine, hold, instead.map(AsRef::as_ref))?;
-            all = (all.0.and(commit), [all.1, held].concat());
+            let (commit, ended) = shard.record(&mine, hold, instead.map(AsRef::as_ref))?;
+            all.0 = all.0.and(commit);
+            all.1.of_reason.extend(ended.of_reason);
+            all.1.released.extend(ended.released);
         }
         Ok(all)
     }

@@ -117,3 +117,31 @@ fn the_observer_is_told_of_each_end() {
     drop(spool.record_from(HoldKind::Rule, &both, None).unwrap());
     assert_eq!(*told.lock().unwrap(), [(id(1), 3), (id(1), 1)]);
 }
+
+#[test]
+fn the_observer_is_told_of_each_hold_and_each_release_whoever_records_it() {
+    let place = Directory::new("copy-holds");
+    let spool = open(&place.0);
+    fill(&spool);
+    let told = Arc::<Mutex<Vec<(Vec<QueueId>, bool)>>>::default();
+    let kept = Arc::clone(&told);
+    spool.observe_holds(Box::new(move |messages, is_held| kept.lock().unwrap().push((messages.to_vec(), is_held))));
+    let taken = || std::mem::take(&mut *told.lock().unwrap());
+    let (held, done) =
+        (State { status: Status::Held, ..State::default() }, State { status: Status::Done, ..State::default() });
+    let hold = Hold::new(HoldKind::Operator, "ann", "");
+    drop(spool.record_hold(&[change(id(1), 2, held, None)], &hold).unwrap());
+    assert_eq!(taken(), [(vec![id(1)], true)]);
+    // An attempt that failed, and a hold that stays at another destination.
+    drop(spool.record(&[change(id(1), 3, State::default(), None), change(id(1), 2, held, Some(b"other"))]).unwrap());
+    assert_eq!(taken(), []);
+    // The release of an operator has no reason.
+    drop(spool.record(&[change(id(1), 2, State::default(), None)]).unwrap());
+    assert_eq!(taken(), [(vec![id(1)], false)]);
+    drop(spool.record_from(HoldKind::Rule, &[change(id(1), 1, State::default(), None)], None).unwrap());
+    assert_eq!(taken(), [(vec![id(1)], false)]);
+    drop(spool.record_hold(&[change(id(1), 1, held, None)], &hold).unwrap());
+    assert_eq!(taken(), [(vec![id(1)], true)]);
+    drop(spool.record(&[change(id(1), 1, done, None)]).unwrap());
+    assert_eq!(taken(), [], "the end of a held recipient is no release");
+}
