@@ -13,7 +13,7 @@ use crate::report::{Damage, Recovery};
 use crate::scan::scan;
 use crate::sections::Livemap;
 use crate::segments::segment_name;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -157,11 +157,14 @@ impl SegmentReader<'_> {
         let newest = known.max(epoch) + 1;
         let epochs = newest.saturating_sub(EPOCHS_TRIED)..=newest;
         let mut slots = Vec::new();
+        // A block that was written to the wrong place has a batch of another segment, which must not lose its name.
+        let mut taken: HashSet<u64> = candidates.iter().flatten().map(|candidate| candidate.generation).collect();
         for candidate in candidates.iter_mut().flatten().filter(|one| one.opened && one.generation == 0) {
             let bytes = self.read_all(candidate)?;
             let (uuid, shard) = (self.identity.uuid, self.shard);
             let blocks = bytes.as_slice().chunks(BLOCK).skip(1);
-            let found = blocks.filter_map(|block| BatchHeader::generation(&uuid, shard, epochs.clone(), block)).max();
+            let found = blocks.filter_map(|block| BatchHeader::generation(&uuid, shard, epochs.clone(), block));
+            let found = found.filter(|generation| !taken.contains(generation)).max();
             let Some(generation) = found else {
                 // Neither header nor batches can be read: the frames are lost. The LIVEMAP tells whether there were
                 // any.
@@ -170,6 +173,7 @@ impl SegmentReader<'_> {
                 continue;
             };
             candidate.generation = generation;
+            taken.insert(generation);
             candidate.trailer = candidate.trailer.filter(|trailer| trailer.generation == generation);
             let frames = scan(bytes.as_slice(), self.seed(generation), generation, 0).frames;
             candidate.cold = frames.iter().any(|found| found.frame.header.kind == Kind::Moved);

@@ -208,3 +208,9 @@ fn the_sample_has_everything_in_it() {
         |disk: &SimDisk| disk.files().iter().map(|(path, _)| disk.contents(path).unwrap()).collect::<Vec<_>>();
     assert!(contents(&again.disk) == contents(&sample.disk));
 }
+
+/// The header of one segment is lost, and a block of another one lies behind it.
+#[test]
+fn a_block_at_the_wrong_place_takes_no_generation_from_its_segment() {
+    recovery(b"ecksegment_scanenvelope_sectionewhost2.etimp\0\n");
+}
