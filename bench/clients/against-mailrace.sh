@@ -44,13 +44,13 @@ fi
 
 MAILRACE_CONFIG=/dev/null "$mailrace" serve "${settings[@]}" --set "listen=[{$listen}]" >"$work/stdout" 2>"$work/stderr" &
 server=$!
-for _ in $(seq 600); do
+for _ in $(seq 1800); do
     port=$(sed -n 's/^mailrace: ready on 127\.0\.0\.1://p' "$work/stdout")
     [ -z "$port" ] || break
     kill -0 "$server" 2>/dev/null || die "the server did not start"
     sleep 0.1
 done
-[ -n "$port" ] || die "the server was not ready within 60 s"
+[ -n "$port" ] || die "the server was not ready within 3 minutes"
 
 failed=0
 "$here/run" --port "$port" --ids --log "$work/log" "${options[@]}" | tee "$work/clients" || true

@@ -13,6 +13,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 
 sys.dont_write_bytecode = True
 from edit_cases import CASES, RECIPIENTS, message
@@ -59,7 +60,7 @@ class Filter:
         command = ["/usr/bin/python3", str(HERE / "probe_filter.py"), f"inet:{self.port}@127.0.0.1"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output)
         RUNNING.append(self)
-        if not until(self.listens, 20):
+        if not until(self.listens):
             raise RuntimeError(f"the probe filter does not listen: {(work / 'filter.out').read_text()}")
 
     def listens(self):
@@ -94,7 +95,12 @@ def outcomes(name, port, receiver, cases):
     tag = lambda case: f"X-Case: {case}\r\n".encode()
     def all_of(case):
         return [one for one in receiver.messages if tag(case) in one.content]
-    until(lambda: all(all_of(case) for case in cases if case not in SILENT), 30)
+    until(lambda: all(all_of(case) for case in cases if case not in SILENT), 300)
+    # A case may leave in several messages.
+    seen = None
+    while seen != len(receiver.messages):
+        seen = len(receiver.messages)
+        time.sleep(5)
     for case in cases:
         found[case] = sorted(shown(one) for one in all_of(case))
     return found

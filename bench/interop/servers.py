@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PEER = HERE.parent / "peers" / "peer"
 
 
-def until(condition, seconds=60):
+def until(condition, seconds=180):
     """Waits for a condition; returns its last value."""
     end = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < end:
@@ -48,6 +48,10 @@ class Mailrace:
             "log.level": 14,
             "control.path": self.work / "control",
             "server.shutdown_grace": "2s",
+            # A peer that is slow on a busy machine defers no mail.
+            "delivery.fast_connect_time": "30s",
+            "delivery.fast_greeting_time": "1m",
+            "delivery.fast_command_time": "1m",
             "route.smart_host": f'["[127.0.0.1]:{next_hop}"]',
             "listen": f'[{{address="127.0.0.1:0", tls="{tls}"}}]',
         }
@@ -82,7 +86,7 @@ class Mailrace:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(30)
+            self.process.wait(120)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -162,7 +166,7 @@ class Peer:
         arguments = [str(PEER), command, self.name, *arguments]
         # Into files: its daemons inherit the descriptors.
         with open(self.box.parent / f"{self.name}.out", "w+", errors="replace") as out:
-            done = subprocess.run(arguments, env=self.environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=60)
+            done = subprocess.run(arguments, env=self.environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=300)
             out.seek(0)
             return subprocess.CompletedProcess(arguments, done.returncode, out.read(), "")
 
@@ -172,7 +176,7 @@ class Peer:
     def can_do_tls(self):
         """Whether a handshake works with a client that is not mailrace."""
         command = ["openssl", "s_client", "-starttls", "smtp", "-connect", f"127.0.0.1:{self.port}", "-quiet"]
-        done = subprocess.run(command, input=b"QUIT\r\n", capture_output=True, timeout=20)
+        done = subprocess.run(command, input=b"QUIT\r\n", capture_output=True, timeout=180)
         return b"alert" not in done.stderr and b"\n221 " in b"\n" + done.stdout
 
     def stored(self):
@@ -189,11 +193,20 @@ class Peer:
             self.command("stop")
 
 
+# What free_port() has given away.
+GIVEN_PORTS = set()
+
+
 def free_port():
-    """Not one of those that the system gives to connections: until the peer binds it, one of them could take it."""
+    """Not one of those that the system gives to connections: until the peer binds it, one of them could take it.
+    None is given twice: peers start side by side."""
     while True:
+        port = random.randrange(20_000, 32_000)
+        if port in GIVEN_PORTS:
+            continue
+        GIVEN_PORTS.add(port)
         try:
-            with socket.create_server(("127.0.0.1", random.randrange(20_000, 32_000))) as sock:
-                return sock.getsockname()[1]
+            with socket.create_server(("127.0.0.1", port)):
+                return port
         except OSError:
             pass

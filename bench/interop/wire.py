@@ -51,7 +51,7 @@ class Client:
     """A conversation with a server, one command at a time."""
 
     def __init__(self, port, source="127.0.0.1"):
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(source, 0))
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=180, source_address=(source, 0))
         self.lines = Lines(self.sock)
         self.reply()
         said = self.say(b"EHLO driver.example")
@@ -232,7 +232,7 @@ class Tap(Listener):
 
     def serve(self, sock):
         self.taken += 1
-        with socket.create_connection(("127.0.0.1", self.target), timeout=20) as other:
+        with socket.create_connection(("127.0.0.1", self.target), timeout=60) as other:
             other.settimeout(None)
             back = threading.Thread(target=self.carry, args=(other, sock), daemon=True)
             back.start()

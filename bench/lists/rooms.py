@@ -110,7 +110,7 @@ class Room:
     def run(self, *command, stdin="", **settings):
         """Runs a command that must succeed, and returns what it says."""
         done = subprocess.run(
-            [str(word) for word in command], input=stdin, capture_output=True, text=True, timeout=60, **(as_user() | settings)
+            [str(word) for word in command], input=stdin, capture_output=True, text=True, timeout=180, **(as_user() | settings)
         )
         if done.returncode != 0:
             raise Failed(f"{' '.join(map(str, command))}: status {done.returncode}: {done.stderr}{done.stdout}")
@@ -134,7 +134,7 @@ class Room:
         (self.passed if is_so else self.faults).append(f"{what}{f': {otherwise}' if otherwise and not is_so else ''}")
         return bool(is_so)
 
-    def await_that(self, what, condition, seconds=60, otherwise=lambda: ""):
+    def await_that(self, what, condition, seconds=180, otherwise=lambda: ""):
         """Waits for something that has to come, without which there is no going on."""
         value = until(condition, seconds)
         if not self.check(what, value, otherwise() if not value else ""):
@@ -148,10 +148,10 @@ class Room:
         """Those of them who do not have exactly so many messages."""
         return [each for each in people if len(self.hop.to(each)) != count]
 
-    def reaches_all(self, what, people, count=1, seconds=60):
+    def reaches_all(self, what, people, count=1, seconds=180):
         self.await_that(what, lambda: not self.missed(people, count), seconds, lambda: f"not {self.missed(people, count)}")
 
-    def misses_the_lost(self, people, seconds=60):
+    def misses_the_lost(self, people, seconds=180):
         """The control: LOST is a subscriber as they are, whose copies have come, and mailrace has dropped his."""
         # The return path names him, a line of the log the message.
         dropped = rf"(?s)(\w+): from=<[^>]*{LOST.replace('@', '=')}@.*\1: discarded"

@@ -85,7 +85,7 @@ opensmtpd_stop() {
     # Another instance may have the directories.
     [ -e "$dir/is-ours" ] || return 0
     finish "$(opensmtpd_pid)"
-    for _ in $(seq 20); do
+    for _ in $(seq 100); do
         umount "$opensmtpd_spool" 2>/dev/null && break
         mountpoint -q "$opensmtpd_spool" || break
         sleep 0.1

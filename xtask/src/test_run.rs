@@ -22,7 +22,7 @@ use crate::Report;
 /// Binaries that run at a time.
 const AT_A_TIME: usize = 2;
 /// A binary that runs longer is ended: several times what the longest takes on two slow cores.
-const TIME_MAX: Duration = Duration::from_secs(25 * 60);
+const TIME_MAX: Duration = Duration::from_secs(60 * 60);
 /// The seed of property tests, when the environment gives none.
 const SEED: &str = "1";
 /// Lines and octets that the last words of a run show of one failed test.

@@ -188,7 +188,7 @@ mod tests {
     use crate::test_deadline::TestDeadline;
     use std::sync::mpsc;
 
-    const SOON: Duration = Duration::from_secs(20);
+    const SOON: Duration = Duration::from_secs(60);
 
     /// Polls until a condition holds.
     #[track_caller]

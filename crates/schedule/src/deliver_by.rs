@@ -199,26 +199,23 @@ mod tests {
     fn a_part_of_a_list_is_forgotten_as_fast_as_a_message() {
         let parts: Vec<Positions> = (0..200).map(|part| (part * 100..part * 100 + 100).collect()).collect();
         let whole: Positions = (0..20_000).collect();
-        // The least of many rounds, because of other load on the machine.
-        let least = |fill: &dyn Fn(&mut DeliverByTimes), of: &dyn Fn(u64) -> QueueId| {
-            let round = |_| {
-                let mut deadlines = DeliverByTimes::default();
-                fill(&mut deadlines);
-                let start = std::time::Instant::now();
-                (0..).zip(&parts).for_each(|(number, part)| deadlines.remove(of(number), part));
-                assert!(deadlines.by_message.is_empty() && deadlines.by_time.is_empty());
-                start.elapsed()
-            };
-            (0..10).map(round).min().unwrap()
+        let round = |fill: &dyn Fn(&mut DeliverByTimes), of: &dyn Fn(u64) -> QueueId| {
+            let mut deadlines = DeliverByTimes::default();
+            fill(&mut deadlines);
+            let start = std::time::Instant::now();
+            (0..).zip(&parts).for_each(|(number, part)| deadlines.remove(of(number), part));
+            assert!(deadlines.by_message.is_empty() && deadlines.by_time.is_empty());
+            start.elapsed()
         };
         let fill = |deadlines: &mut DeliverByTimes| {
             for (number, part) in (0..).zip(&parts) {
                 deadlines.insert(id(number), part, at(100));
             }
         };
-        let messages = least(&fill, &id);
         let list = |deadlines: &mut DeliverByTimes| assert_eq!(deadlines.insert(id(0), &whole, at(100)), None);
-        let list = least(&list, &|_| id(0));
+        // The least of many rounds, because of other load on the machine; in turns, because that comes and goes.
+        let rounds: Vec<[Duration; 2]> = (0..20).map(|_| [round(&fill, &id), round(&list, &|_| id(0))]).collect();
+        let [messages, list] = [0, 1].map(|which| rounds.iter().map(|round| round[which]).min().unwrap());
         assert!(list < 10 * messages, "{messages:?} for 200 messages, {list:?} for 200 parts of one");
     }
 

@@ -17,9 +17,9 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a writer may take until it accepts mail, and to answer a question.
-const READY_WAIT: Duration = Duration::from_secs(60);
+const READY_WAIT: Duration = Duration::from_secs(120);
 /// How long a check may take.
-const CHECK_WAIT: Duration = Duration::from_secs(40);
+const CHECK_WAIT: Duration = Duration::from_secs(120);
 
 /// A spool under test and the promises made for it.
 #[derive(Clone, Debug)]

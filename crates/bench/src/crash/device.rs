@@ -427,7 +427,7 @@ mod tests {
     fn a_flush_that_waits_when_the_power_is_cut_makes_nothing_durable() {
         let device = Device::new(1 << 20);
         device.write(0, &sector(1)).unwrap();
-        device.set_delays(Delays { flush: Duration::from_millis(300), ..Delays::default() });
+        device.set_delays(Delays { flush: Duration::from_secs(3), ..Delays::default() });
         std::thread::scope(|scope| {
             let flush = scope.spawn(|| device.flush());
             while device.counts().flushes == 0 {

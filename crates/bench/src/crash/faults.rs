@@ -36,11 +36,11 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 /// (docs/spool.md, section 5, "Room"), and everything else at once.
 const AGAIN: Duration = Duration::from_secs(10);
 /// Slack for a loaded machine, on which a round of the janitor and a flush take their time. No promise of the spool.
-const LOADED: Duration = Duration::from_secs(5);
+const LOADED: Duration = Duration::from_secs(20);
 /// Single errors one after the other, with time for the spool to recover between them.
 const SINGLE_ERRORS: u64 = 5;
 /// Tries of the control.
-const CONTROL_TRIES: u64 = 12;
+const CONTROL_TRIES: u64 = 40;
 
 /// One way to fail.
 #[derive(Clone, Copy, Debug)]
@@ -241,6 +241,11 @@ fn suffer(
                 inject(drive, subject, operation, skip, 1)?;
                 clock::pause(PHASE / 2);
                 drive.clear_faults()?;
+                // Two errors in a row would be another case.
+                if way.expect == Expect::GoesOn {
+                    let before = writer.tally()?;
+                    wait_for(&mut writer, Expect::GoesOn, &before)?;
+                }
             }
         }
         Trouble::Forever(operation) => {

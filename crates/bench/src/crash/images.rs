@@ -21,8 +21,8 @@ use std::time::Duration;
 const DISK_BYTES: u64 = 80 << 20;
 /// Images taken from one run of the writer; the last becomes the next disk.
 const IMAGES_PER_RUN: u64 = 8;
-/// Images that a control may take until it must be caught.
-const CONTROL_IMAGES: u64 = 60;
+/// Images that a control may take until it must be caught: on a slow machine a writer does little between two.
+const CONTROL_IMAGES: u64 = 300;
 /// An image with its check may take this long on average before the run counts as stuck.
 const SECONDS_PER_IMAGE: u64 = 10;
 

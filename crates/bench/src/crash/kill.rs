@@ -13,8 +13,8 @@ use crate::crash::report::{CrashCase, CrashReport};
 use crate::crash::spools::{Saboteur, SpoolArguments};
 use std::time::Duration;
 
-/// Kills that a control may take until it must be caught.
-const CONTROL_KILLS: u64 = 80;
+/// Kills that a control may take until it must be caught: on a slow machine a writer does little before each.
+const CONTROL_KILLS: u64 = 400;
 /// A kill with its check may take this long on average before the run counts as stuck.
 const SECONDS_PER_KILL: u64 = 10;
 

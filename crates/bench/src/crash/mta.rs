@@ -16,11 +16,11 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a server may take until it accepts connections; it may have much to recover.
-const READY_WAIT: Duration = Duration::from_secs(60);
+const READY_WAIT: Duration = Duration::from_secs(120);
 /// The line that it prints then.
 const READY: &str = "mailrace: ready on ";
 /// How long it may take to end when it is asked to.
-const END_WAIT: Duration = Duration::from_secs(60);
+const END_WAIT: Duration = Duration::from_secs(120);
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

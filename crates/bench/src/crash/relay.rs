@@ -39,13 +39,13 @@ pub(crate) const SHORT: u64 = 12;
 const LONGEST: Duration = Duration::from_secs(900);
 /// A server that is to pass everything on has lost the rest when nothing arrives for so long; a control is not waited
 /// for as long.
-const STALLED: (Duration, Duration) = (Duration::from_secs(40), Duration::from_secs(2));
+const STALLED: (Duration, Duration) = (Duration::from_secs(90), Duration::from_secs(10));
 /// After the last arrival everything is settled when nothing else comes for so long.
 const QUIET: Duration = Duration::from_millis(500);
 /// How often the receiver is asked.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 /// A delay of the receiver with which a queue builds up.
-const SLOW: Duration = Duration::from_millis(200);
+const SLOW: Duration = Duration::from_secs(2);
 
 /// Questions to a filter of which one has no answer, under storms.
 const FILTER_FAILS_EVERY: u64 = 50;
@@ -109,6 +109,8 @@ fn kill_again_and_again(context: &Context, case: &mut CrashCase, kills: u64) -> 
         if is_last || random.percent(50) {
             stage.end(server)?;
         } else {
+            // From now on no result is so fresh that its message may come again.
+            stage.wait_for_quiet(books::WINDOW);
             stage.kill(server)?;
         }
         if is_last {
@@ -163,11 +165,12 @@ fn sink_instead(context: &Context, case: &mut CrashCase) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Between a kill and the restart the spool disappears, with the messages that had not been passed on yet.
+/// Between a kill and the restart the spool disappears, with the messages that were not passed on yet.
 fn without_its_queue(context: &Context, case: &mut CrashCase) -> Result<(), Stop> {
     let mut stage = Stage::new(context, STALLED.1)?;
-    stage.receiver.behave(Manners { delay: SLOW, ..Manners::default() });
+    stage.keeps_mail = true;
     stage.some_storm()?;
+    stage.keeps_mail = false;
     stage.read_ledgers()?;
     remove(&stage.scene.spool.path)?;
     let server = stage.drain()?;
@@ -180,8 +183,9 @@ fn without_its_queue(context: &Context, case: &mut CrashCase) -> Result<(), Stop
 /// Everything is passed on and settled; then the server finds the spool as it was before.
 fn with_an_old_queue(context: &Context, case: &mut CrashCase) -> Result<(), Stop> {
     let mut stage = Stage::new(context, STALLED.1)?;
-    stage.receiver.behave(Manners { delay: SLOW, ..Manners::default() });
+    stage.keeps_mail = true;
     stage.some_storm()?;
+    stage.keeps_mail = false;
     stage.read_ledgers()?;
     let (spool, old) = (stage.scene.spool.path.clone(), stage.scene.dir.join("old"));
     copy(&spool, &old)?;
@@ -223,6 +227,8 @@ struct Stage {
     start: Instant,
     stalled: Duration,
     is_sink: bool,
+    /// It accepts mail and passes nothing on, so that all of it is in the queue.
+    keeps_mail: bool,
 }
 
 impl Stage {
@@ -235,8 +241,19 @@ impl Stage {
         let scanner = context.filters.map(|_| WitnessScanner::start()).transpose();
         let scanner = scanner.map_err(|error| Stop::broken("starting the scanner", error))?;
         let when = context.filters.map_or("", FilterPlacement::word);
-        let (start, is_sink, is_asked) = (clock::now(), false, true);
-        Ok(Self { scene, receiver, scanner, when, is_asked, books, generation: 0, start, stalled, is_sink })
+        Ok(Self {
+            scene,
+            receiver,
+            scanner,
+            when,
+            is_asked: true,
+            books,
+            generation: 0,
+            start: clock::now(),
+            stalled,
+            is_sink: false,
+            keeps_mail: false,
+        })
     }
 
     /// Returns the next kind of start.
@@ -244,6 +261,9 @@ impl Stage {
         self.generation += 1;
         if self.is_sink {
             return What::Sink;
+        }
+        if self.keeps_mail {
+            return What::Serve;
         }
         // One kind changes messages, the other does not; a message that waits may meet both.
         let kind = if self.generation.is_multiple_of(2) { "clamd" } else { "spamd" };

@@ -59,7 +59,7 @@ impl Server {
     }
 
     fn plan(&self) -> Plan {
-        Plan { messages: Some(50), sessions: 4, patience: Duration::from_secs(20), ..Plan::new(self.at) }
+        Plan { messages: Some(50), sessions: 4, patience: Duration::from_secs(60), ..Plan::new(self.at) }
     }
 }
 
@@ -278,7 +278,8 @@ fn refusals_are_counted_by_their_text() {
 
 #[test]
 fn nobody_listens() {
-    let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // An address that no other test binds: the port stays free.
+    let at = TcpListener::bind("127.9.8.1:0").unwrap().local_addr().unwrap();
     let report = storm(&Plan { messages: Some(3), sessions: 3, ..Plan::new(at) });
     let text = report.text();
     assert_eq!((report.failed, report.connects_refused), (3, 3), "{text}");
@@ -306,7 +307,7 @@ fn the_time_ends_a_storm() {
     let (report, _) = arrives(Manners::default(), |plan| {
         (plan.messages, plan.time) = (None, Some(Duration::from_secs(4)));
     });
-    assert!(report.accepted > 0 && report.elapsed < Duration::from_secs(30));
+    assert!(report.accepted > 0 && report.elapsed < Duration::from_secs(60));
 }
 
 #[test]

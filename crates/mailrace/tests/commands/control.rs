@@ -7,7 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Arc;
-use testkit::harness::{program, run_with_input};
+use testkit::harness::{poll, program, run_with_input};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
@@ -186,6 +186,8 @@ fn where_no_server_is() {
     // The name of a server that was killed.
     let path = std::env::temp_dir().join(format!("mailrace-{}-left", std::process::id()));
     drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
+    // A process that another test is just starting has our files until it is itself.
+    poll("somebody still listens", || std::os::unix::net::UnixStream::connect(&path).err());
     let (exit, text) = run(&["smtp"], &path, "EHLO me\n");
     assert_eq!(exit, Some(69), "{text}");
     std::fs::remove_file(&path).expect("left behind");

@@ -8,9 +8,10 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
+use testkit::harness::poll;
 
 /// A kill that comes when all is acknowledged shows nothing. On a busy machine that happens, and not each time.
-const TRIES: u32 = 6;
+const TRIES: u32 = 20;
 
 /// Runs the demonstration to its count; its output is in the panic of a test that fails.
 #[track_caller]
@@ -99,13 +100,14 @@ impl Running {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Waits until the queue is listed with these words.
+    /// Waits until the queue is listed with these words, and no attempt is under way: its result would overwrite what a
+    /// command changes.
     fn queue_says(&self, words: &str) {
         let mut said = String::new();
         // Each try is a process of its own, so this is minutes.
         let found = (0..5_000).any(|_| {
             said = self.try_line("queue list");
-            said.contains(words)
+            said.contains(words) && !said.contains("being delivered")
         });
         assert!(found, "{words}: {said}");
     }
@@ -148,6 +150,7 @@ fn what_it_invites_to_try_works() {
     kill_process(pid, Signal::TERM).expect("it runs");
     // It has ended when its last connection has.
     drop(hop.read_to_end(&mut Vec::new()));
+    poll("the sink still listens", || TcpStream::connect(&sink).err());
     demo.send();
     demo.queue_says("Connection refused");
     let mut other = Command::new(env!("CARGO_BIN_EXE_mailrace"));

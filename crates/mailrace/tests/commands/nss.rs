@@ -280,6 +280,12 @@ fn who_calls_sendmail_has_his_name() {
         .expect("it runs");
     std::io::Write::write_all(&mut child.stdin.take().expect("piped"), b"Subject: x\n\nhello\n").expect("written");
     assert!(child.wait().expect("it ends").success());
+    // A command that comes before the socket for its answer leaves a file, which the server takes soon.
+    let pickup = server.setup.path("spool-pickup");
+    poll("the message is not taken", || {
+        let mut entries = std::fs::read_dir(&pickup).expect("a directory").filter_map(Result::ok);
+        (!entries.any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"mail."))).then_some(())
+    });
     let letters = server.letters_after_kill();
     let content = String::from_utf8_lossy(&letters[0].content).into_owned();
     assert!(content.contains("From: Net Joe <netjoe@"), "{content}");

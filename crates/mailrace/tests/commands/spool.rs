@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use testkit::harness::let_go;
 
 /// Messages of a small spool.
 const MESSAGES: u64 = 60;
@@ -66,6 +67,8 @@ fn small_spool(test: &str) -> PathBuf {
         let body = NewBody::whole(vec![b'a'; 600], 0);
         spool.append(encoded.message(&encoded.recipients(), body)).and_then(|commit| commit.wait()).expect("stored");
     }
+    drop(spool);
+    let_go(&dir);
     dir
 }
 

@@ -1,6 +1,6 @@
 //! Mailboxes that are with Dovecot: LMTP over a socket of the machine.
 
-use crate::office::{As, NOBODY, is_skipped, line, make_directory, setup, start, stored};
+use crate::office::{As, NOBODY, is_skipped, line, make_directory, retry, setup, start, stored};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -63,7 +63,7 @@ fn dovecot_takes_mail_for_its_users() {
     let mut server = start(setup.set("delivery.mode", "\"background\""), As::Us);
     line(&mut server, &["to=<nobody@x.test>", "mailer=lmtp", "stat=Deferred", &socket, "is not there"]);
     let _dovecot = dovecot(server.setup.dir.path());
-    assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
+    retry(&server);
     let sent = line(&mut server, &["to=<nobody@x.test>", "stat=Sent"]);
     assert!(sent.contains("mailer=lmtp,") && sent.contains(&format!("relay={socket},")), "{sent}");
     line(&mut server, &["to=<gone@x.test>", "mailer=lmtp,", "dsn=5.1.1", "stat=User"]);

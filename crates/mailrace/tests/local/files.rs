@@ -358,13 +358,21 @@ fn route_says_why_a_file_does_not_count() {
     assert!(routed("joe", &["--json"]).contains("counts for nothing"));
 }
 
-/// The `/proc/PID/status` of a process that reads files of this user.
-fn status_of_reader(uid: u32) -> Option<String> {
+/// The process that started the one with this `/proc/PID/status`.
+fn parent_in(status: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix("PPid:\t")?.parse().ok())
+}
+
+/// The `/proc/PID/status` of a process that reads files of this user for a server. Those of other tests may just be
+/// starting.
+fn status_of_reader(server: u32, uid: u32) -> Option<String> {
     let of = |entry: std::io::Result<std::fs::DirEntry>| {
         let place = entry.ok()?.path();
         let command = std::fs::read(place.join("cmdline")).ok()?;
         let status = std::fs::read_to_string(place.join("status")).ok()?;
-        let is_it = command.split(|byte| *byte == 0).any(|word| word == b"reader");
+        let helper = std::fs::read_to_string(format!("/proc/{}/status", parent_in(&status)?)).ok()?;
+        let is_it =
+            command.split(|byte| *byte == 0).any(|word| word == b"reader") && parent_in(&helper) == Some(server);
         (is_it && status.contains(&format!("\nUid:\t{uid}\t"))).then_some(status)
     };
     std::fs::read_dir("/proc").expect("there is /proc").find_map(of)
@@ -380,7 +388,7 @@ fn a_process_that_reads_files_of_a_user_has_few_system_calls() {
     let server = as_daemon(setup);
     let heard = try_all(server.address(), &["joe"]);
     assert!(heard.contains("250 2.1.5"), "{heard}");
-    let status = status_of_reader(JOE).expect("it waits for the next request");
+    let status = status_of_reader(server.pid(), JOE).expect("it waits for the next request");
     assert!(status.contains("\nCapPrm:\t0000000000000000\n"), "{status}");
     if server.log.iter().any(|line| line.contains("seccomp: ")) {
         return testkit::needs::skip("seccomp", "is not in this kernel");
@@ -463,9 +471,10 @@ fn a_list_that_is_swapped_for_a_link_runs_nothing_as_another_user() {
         }
         assert!(!boxes.join("ran-as-4002").exists(), "joe's program ran as ann");
     }
+    // Mail that was taken a moment ago may not be under an attempt yet.
+    poll("the control: as joe it runs", || boxes.join("ran-as-4001").exists().then_some(()));
     server.rests();
     assert!(!boxes.join("ran-as-4002").exists(), "joe's program ran as ann");
-    assert!(boxes.join("ran-as-4001").exists(), "the control: as joe it runs");
     assert!(server.stop().status.success());
 }
 
@@ -518,7 +527,7 @@ fn a_fifo_in_the_place_of_a_file_stops_nobody_else() {
     let began = now();
     assert!(server.control(&["status"], b"").status.success());
     assert!(server.stop().status.success());
-    assert!(began.elapsed() < SOON / 2, "it ends: {:?}", began.elapsed());
+    assert!(began.elapsed() < SOON, "it ends: {:?}", began.elapsed());
 }
 
 #[test]

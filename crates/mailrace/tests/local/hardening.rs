@@ -26,7 +26,7 @@ impl Process {
     }
 }
 
-/// The first process of this form that another one has started.
+/// The only process of this form that another one has started; none where several run.
 fn child_of(parent: u32, form: &str) -> Option<Process> {
     let of = |entry: std::io::Result<fs::DirEntry>| {
         let place = entry.ok()?.path();
@@ -37,12 +37,14 @@ fn child_of(parent: u32, form: &str) -> Option<Process> {
         let process = Process { pid, status };
         (is_it && process.field("PPid") == parent.to_string()).then_some(process)
     };
-    fs::read_dir("/proc").expect("there is /proc").find_map(of)
+    let mut found = fs::read_dir("/proc").expect("there is /proc").filter_map(of);
+    found.next().filter(|_| found.next().is_none())
 }
 
 fn helper_and_worker(server: &Server) -> (Process, Process) {
     let helper = poll("no helper", || child_of(server.pid(), "helper"));
-    let worker = poll("no worker", || child_of(helper.pid, "worker"));
+    // The worker of the program ends a moment after it has answered; that of the mailbox stays.
+    let worker = poll("no worker, or several", || child_of(helper.pid, "worker"));
     (helper, worker)
 }
 

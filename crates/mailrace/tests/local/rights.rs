@@ -153,6 +153,13 @@ fn helper_of(server: u32) -> Option<Pid> {
     })
 }
 
+/// Whether a process has a handler for SIGTERM: one that was just started has none yet.
+fn handles_term(pid: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).expect("it lives");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).expect("the kernel shows it");
+    u64::from_str_radix(caught, 16).expect("a number") & (1 << (Signal::TERM.as_raw() - 1)) != 0
+}
+
 /// Whether all that a process had is closed: no process has that number, or only its parent has to collect its status.
 fn is_gone(pid: Pid) -> bool {
     let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
@@ -170,6 +177,7 @@ fn mail_waits_when_the_helper_is_gone() {
     let setup = stored(setup, As::Us, 1, &mail, b"Subject: x\r\n\r\nx\r\n");
     let mut server = start(setup, As::Us);
     let helper = helper_of(server.pid()).expect("it is there");
+    poll("the helper handles no signal", || handles_term(helper).then_some(()));
     // The helper ignores a service manager's signal to all processes: the server still waits for deliveries.
     kill_process(helper, Signal::TERM).expect("told");
     assert!(helper_of(server.pid()).is_some());

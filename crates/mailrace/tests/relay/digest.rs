@@ -76,7 +76,8 @@ fn message(subject: &str) -> Vec<u8> {
 #[test]
 fn each_recipient_gets_one_mail_and_releases_his_messages() {
     let hop = Hop::good();
-    let mut server = setup(&hop, "3s").start();
+    // All of it is there before the first digest.
+    let mut server = setup(&hop, "10s").start();
     let id = send(&server, "ann@client.test", &["b@example.com", "c@example.com"], &message("for recipients <b>1</b>"));
     let other = send(&server, "ann@client.test", &["b@example.com"], &message("for recipients, too"));
     let secret = send(&server, "ann@client.test", &["b@example.com"], &message("for administrators"));

@@ -221,7 +221,8 @@ fn poll_gone(server: &mut Server, recipient: &str) {
 #[test]
 fn a_delay_is_reported_once_and_then_the_end() {
     let hop = picky_hop();
-    let mut server = relay(&[&hop]).set("delivery.warn_after", "\"1s\"").start();
+    // Longer than the first attempt takes: the warning has the words of an attempt.
+    let mut server = relay(&[&hop]).set("delivery.warn_after", "\"3s\"").start();
     send(&server, "a@client.test", &["later@d.test", "<later2@d.test> NOTIFY=FAILURE"], CONTENT);
     let (_, delayed) = report(&hop);
     // It comes from an attempt, or between two attempts from the walk over waiting mail.

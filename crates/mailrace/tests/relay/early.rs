@@ -11,7 +11,9 @@ use testkit::harness::{Setup, poll};
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 
 fn early(how: &str, hops: &[&Hop]) -> Setup {
-    relay(hops).listen(&format!("acknowledge = {how:?}"))
+    // Longer than a delivery takes, on a busy machine too.
+    let setup = relay(hops).set("delivery.interactive_time", "\"1m\"");
+    setup.listen(&format!("acknowledge = {how:?}"))
 }
 
 fn at_the_dot(act: impl Fn() -> Act + Send + Sync + 'static) -> Manners {

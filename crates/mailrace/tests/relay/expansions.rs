@@ -119,16 +119,23 @@ fn other_sessions_go_on_while_a_list_is_expanded() {
     slow.stream.set_nonblocking(false).expect("set");
     assert!(slow.reply().starts_with("250 2.1.5"));
     assert!(answered > 0, "somebody had mail accepted meanwhile");
-    // A session that goes away while its list is expanded takes nothing with it.
-    std::fs::write(server.setup.path("members"), members(8_001)).expect("written");
-    let mut gone = greeted(server.address());
-    gone.expect("MAIL FROM:<a@client.test>", "250");
-    gone.send(b"RCPT TO:<list@mx.test>\r\n");
-    poll("the expansion has not begun", || (server.status("/expansions/made") == 2).then_some(()));
-    drop(gone);
-    client.expect("MAIL FROM:<b@client.test>", "250");
-    client.expect("RCPT TO:<list@mx.test>", "250 2.1.5");
-    assert_eq!(server.status("/expansions/made"), 2, "what was begun is kept for others");
+    // A session that goes away while its list is expanded takes nothing with it. One that goes before the list was
+    // read, which no event tells of, ends the expansion.
+    let made = || server.status("/expansions/made");
+    let is_kept = (1..=20).any(|version| {
+        std::fs::write(server.setup.path("members"), members(8_000 + version)).expect("written");
+        let before = made();
+        let mut gone = greeted(server.address());
+        gone.expect("MAIL FROM:<a@client.test>", "250");
+        gone.send(b"RCPT TO:<list@mx.test>\r\n");
+        poll("the expansion has not begun", || (made() == before + 1).then_some(()));
+        drop(gone);
+        client.expect("MAIL FROM:<b@client.test>", "250");
+        client.expect("RCPT TO:<list@mx.test>", "250 2.1.5");
+        client.expect("RSET", "250");
+        made() == before + 1
+    });
+    assert!(is_kept, "what was begun is kept for others");
     client.quit();
 }
 

@@ -5,21 +5,28 @@ use crate::report::{Fields, Report};
 use crate::world::{by_literal, ends_empty, relay, retrying, send, stopped, wait_line};
 use spool::disk::real::RealDisk;
 use spool::{Change, Config, Entry, Spool, State, Store as _};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testkit::harness::{let_go, pause};
 
 const CONTENT: &[u8] = b"Subject: lunch\r\nFrom: a@client.test\r\n\r\nAt noon.\r\n";
 const LATER: &str = "451 4.7.1 Greylisted, come back";
 
-/// Returns a hop that defers all recipients until the gate opens.
+/// Returns a hop that defers all recipients until the gate opens; those of one transaction have one fate.
 fn gated(offers: &[&'static str]) -> (Hop, Arc<AtomicBool>) {
     let gate = Arc::new(AtomicBool::new(false));
     let is_open = Arc::clone(&gate);
-    let script = move |moment: &Moment<'_>| match moment.at {
-        At::Rcpt if !is_open.load(Ordering::Acquire) && !moment.line.contains("a@client.test") => Act::Say(LATER),
-        _ => Act::Well,
+    // Connections with a MAIL behind the opening.
+    let passing = Mutex::new(BTreeSet::new());
+    let script = move |moment: &Moment<'_>| {
+        let mut passing = passing.lock().expect("nobody panicked");
+        if moment.at == At::Mail && is_open.load(Ordering::Acquire) {
+            passing.insert(moment.connection);
+        }
+        let is_deferred = !passing.contains(&moment.connection) && !moment.line.contains("a@client.test");
+        if moment.at == At::Rcpt && is_deferred { Act::Say(LATER) } else { Act::Well }
     };
     (Hop::new(Manners::offering(offers).script(script)), gate)
 }
@@ -66,7 +73,7 @@ fn the_same_while_the_host_is_down() {
     hops[1].shut();
     let server = by_literal(&hops).set("delivery.warn_after", "\"1s\"").start();
     let (from, to) = (hops[0].mailbox("a"), |local: &str| hops[1].mailbox(local));
-    send(&server, &format!("<{from}> BY=5;N"), &[&to("timed")], CONTENT);
+    send(&server, &format!("<{from}> BY=10;N"), &[&to("timed")], CONTENT);
     send(&server, &from, &[&to("plain")], CONTENT);
     let mails = hops[0].wait(2);
     for (mail, local) in mails.iter().zip(["plain", "timed"]) {
@@ -89,8 +96,9 @@ fn an_old_count_of_attempts_is_no_time_that_a_sender_gave() {
     let setup = retrying(by_literal(&hops), "1h");
     let mut server = setup.start();
     let from = hops[0].mailbox("a");
+    // Long enough for the server to be started again, on a busy machine too.
     for (local, params) in
-        [("bulk", "MT-PRIORITY=-4"), ("urgent", "MT-PRIORITY=4"), ("timed", "BY=12;R MT-PRIORITY=-4")]
+        [("bulk", "MT-PRIORITY=-4"), ("urgent", "MT-PRIORITY=4"), ("timed", "BY=30;R MT-PRIORITY=-4")]
     {
         send(&server, &format!("<{from}> {params}"), &[&hops[1].mailbox(local)], CONTENT);
     }
@@ -136,7 +144,8 @@ fn second(fields: &Fields, name: &str) -> i64 {
 #[test]
 fn reports_on_held_mail_tell_what_was_asked_and_when_it_ends() {
     let (hop, gate) = gated(&["PIPELINING"]);
-    let setup = relay(&[&hop]).set("delivery.warn_after", "\"1s\"").set("delivery.give_up_after", "\"60s\"");
+    // Longer than the first attempt takes: the report has the reply to an attempt.
+    let setup = relay(&[&hop]).set("delivery.warn_after", "\"8s\"").set("delivery.give_up_after", "\"60s\"");
     let server = setup.listen("protocol = \"submission\", auth_required = false").start();
     send(&server, "<a@client.test> HOLDFOR=3", &["b@d.test"], CONTENT);
     let report = Report::of(&hop.wait(1)[0]);

@@ -14,7 +14,7 @@ use testkit::harness::{SOON, pause, poll};
 
 /// In this the most that any test sends has come: some tens of thousands, on a machine that is busy with something else
 /// too.
-const STORM: Duration = Duration::from_secs(180);
+const STORM: Duration = Duration::from_secs(600);
 
 /// A moment of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

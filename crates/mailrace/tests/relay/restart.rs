@@ -160,6 +160,8 @@ fn deliveries_that_are_cut_off_are_counted() {
     let server = relay(&[&hop]).set("server.shutdown_grace", "\"0s\"").start();
     send(&server, "a@client.test", &["b@d.test"], b"Subject: x\r\n\r\n");
     poll("no DATA", || hop.talks().concat().contains(&"DATA".to_owned()).then_some(()));
+    // The client's session counts until a moment after its connection is closed.
+    poll("a session is open", || (server.status("/connections/open") == 0).then_some(()));
     let (path, _dir) = (server.setup.path("spool"), server.setup.dir.clone());
     let ended = server.stop();
     assert!(ended.log.last().is_some_and(|line| line.ends_with("cut_off=0, deliveries_cut_off=1")), "{:#?}", ended.log);

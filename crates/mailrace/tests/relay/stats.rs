@@ -1,7 +1,7 @@
 //! `mailrace stats` of a running server: the figures are those of its log.
 
 use crate::hop::{Act, At, Hop, Manners};
-use crate::world::{relay, retrying, send, wait_line};
+use crate::world::{any_line, relay, retrying, send, wait_line};
 use serde_json::Value;
 use testkit::client::greeted;
 use testkit::harness::{Server, poll, program, text};
@@ -35,7 +35,7 @@ fn busy(hop: &Hop, format: &str) -> (Server, String) {
     let setup = retrying(relay(&[hop]).set("log.format", format), "1h");
     let mut server = setup.start();
     let waiting = send(&server, "a@client.test", &["b@d.test", "c@d.test", "later@d.test"], CONTENT);
-    send(&server, "<>", &["b@d.test"], CONTENT);
+    let other = send(&server, "<>", &["b@d.test"], CONTENT);
     send(&server, "a@client.test", &["nobody@d.test"], CONTENT);
     let mut client = greeted(server.address());
     client.expect("MAIL FROM:<a@client.test> SIZE=999999999", "552");
@@ -43,7 +43,10 @@ fn busy(hop: &Hop, format: &str) -> (Server, String) {
     // Three messages and the report to their sender.
     hop.wait(3);
     for part in ["<later@d.test>", "<nobody@d.test>", "<a@client.test>"] {
-        crate::world::any_line(&mut server, &[part, if format.contains("json") { "\"delay\":" } else { "stat=" }]);
+        any_line(&mut server, &[part, if format.contains("json") { "\"delay\":" } else { "stat=" }]);
+    }
+    for parts in [&[waiting.as_str(), "<b@d.test>"][..], &[other.as_str(), "<b@d.test>"], &["Message size exceeds"]] {
+        any_line(&mut server, parts);
     }
     server.rests();
     server.pass_over();

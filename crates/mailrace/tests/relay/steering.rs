@@ -6,7 +6,7 @@ use crate::world::{any_line, by_literal, ends_empty, killed, relay, retrying, se
 use serde_json::Value;
 use std::sync::Arc;
 use testkit::client::greeted;
-use testkit::harness::{Server, poll, text};
+use testkit::harness::{Server, let_go, poll, text};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 
@@ -240,6 +240,7 @@ fn mail_that_was_not_sorted_is_sorted_at_the_start() {
         let hold = Hold::new(HoldKind::Server, "hold-rules", "x");
         spool.record_hold(&changes, &hold).expect("recorded").wait().expect("durable");
     }
+    let_go(&setup.path("spool"));
     let server = setup.set("delivery.mode", "\"background\"").start();
     assert_eq!(hop.wait(1)[0].all_to(), ["one@fast.test", "two@fast.test"]);
     ends_empty(server);

@@ -126,10 +126,11 @@ fn a_transcript_shows_the_dialog_and_no_content() {
 
 #[test]
 fn a_connection_is_ended_and_its_message_tried_again() {
-    let hangs = Arc::new(AtomicBool::new(true));
-    let hanging = Arc::clone(&hangs);
+    let hangs = Arc::new(AtomicBool::new(false));
+    let has_hung = Arc::clone(&hangs);
+    // The first RCPT has no answer.
     let hop = Hop::new(Manners::default().script(move |moment| match moment.at {
-        At::Rcpt if hanging.load(Ordering::Acquire) => Act::Hang,
+        At::Rcpt if !has_hung.swap(true, Ordering::AcqRel) => Act::Hang,
         _ => Act::Well,
     }));
     let domain = format!("[{}]", hop.address.ip());
@@ -140,8 +141,8 @@ fn a_connection_is_ended_and_its_message_tried_again() {
         let line: Value = serde_json::from_slice(output.stdout.split(|octet| *octet == b'\n').next()?).ok()?;
         (line["messages"][0] == id.as_str()).then(|| line["connection"].as_u64().unwrap().to_string())
     };
+    poll("the hop hangs", || hangs.load(Ordering::Acquire).then_some(()));
     let number = poll("the message is on its way", || open(&server));
-    hangs.store(false, Ordering::Release);
     let said = text(&server.control(&["destination", "abort", &number], b""));
     assert!(said.contains("is ended"), "{said}");
     any_line(&mut server, &["b@", "stat=Deferred: an operator ended the connection"]);

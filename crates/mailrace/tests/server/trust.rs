@@ -216,8 +216,11 @@ fn a_running_server_keeps_the_maps_of_before() {
                 assert!(output.status.success(), "{}", text(&output.stderr));
             }
         };
-        fs::write(&maps.aliases, "info: thief@after.test\n").expect("written");
-        mode(&maps.aliases, 0o666);
+        // At once: the server may look at any time, and a moment with the new text and the old mode would be right.
+        let new = maps.aliases.with_extension("new");
+        fs::write(&new, "info: thief@after.test\n").expect("written");
+        mode(&new, 0o666);
+        rustix::fs::rename(&new, &maps.aliases).expect("renamed");
         reload(&server);
         let line = server.wait_log("SECURITY: file not read: maps.aliases: ");
         for part in ["mode 0666", "can be written by everybody", "chmod go-w ", "the map stays as it was"] {

@@ -228,23 +228,21 @@ fn a_suspect_that_is_put_back_keeps_its_position() {
 #[expect(clippy::disallowed_methods, reason = "it measures time")]
 fn parts_of_a_list_at_many_destinations_are_taken_out_as_fast_as_messages() {
     const COUNT: u64 = 4_000;
-    // The least of many rounds, because of other load on the machine.
-    let least = |message: &dyn Fn(u64) -> QueueId| {
-        let round = |_| {
-            let mut queue = ReadyQueue::default();
-            for number in 0..COUNT {
-                queue.push(message(number), part(number, 0..1, Class::Normal), START);
-            }
-            let start = std::time::Instant::now();
-            for number in (0..COUNT).rev() {
-                assert_eq!(queue.take_out(message(number), DestinationId(number), |_| true).len(), 1);
-            }
-            assert!(queue.is_empty());
-            start.elapsed()
-        };
-        (0..20).map(round).min().unwrap()
+    let round = |message: &dyn Fn(u64) -> QueueId| {
+        let mut queue = ReadyQueue::default();
+        for number in 0..COUNT {
+            queue.push(message(number), part(number, 0..1, Class::Normal), START);
+        }
+        let start = std::time::Instant::now();
+        for number in (0..COUNT).rev() {
+            assert_eq!(queue.take_out(message(number), DestinationId(number), |_| true).len(), 1);
+        }
+        assert!(queue.is_empty());
+        start.elapsed()
     };
-    let (messages, list) = (least(&id), least(&|_| id(0)));
+    // The least of many rounds, because of other load on the machine; in turns, because that comes and goes.
+    let rounds: Vec<[Duration; 2]> = (0..20).map(|_| [round(&id), round(&|_| id(0))]).collect();
+    let [messages, list] = [0, 1].map(|which| rounds.iter().map(|round| round[which]).min().unwrap());
     assert!(list < 10 * messages, "{messages:?} for {COUNT} messages, {list:?} for as many parts of one");
 }
 

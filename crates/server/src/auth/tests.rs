@@ -183,7 +183,8 @@ async fn a_flood_waits_its_turn_and_then_gets_454() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_leaves_no_turn_behind() {
-    let rig = rig_with(&[], AuthLimits { checks_max: 1, ..AuthLimits::default() });
+    let wait_max = Duration::from_secs(60);
+    let rig = rig_with(&[], AuthLimits { checks_max: 1, wait_max, ..AuthLimits::default() });
     for _ in 0..3 {
         let mut exchange = rig.authenticator.exchange(TLS);
         let start = exchange.start("PLAIN", Some(b"\0anna\0x"));

@@ -356,7 +356,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_port_is_left_to_the_library() {
-        let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        // At an address of its own: no server of another test gets the port meanwhile.
+        let server = UdpSocket::bind("127.45.0.2:0").await.unwrap();
         let exchange = QuestionExchange::new(server.local_addr().unwrap());
         drop(server);
         let name = Name::from_ascii("list.example.").unwrap();

@@ -20,7 +20,7 @@ use crate::config::Dns;
 const TTL: u32 = 300;
 
 /// How long [`standing`] lets work wait for a packet.
-const HANG: Duration = Duration::from_secs(20);
+const HANG: Duration = Duration::from_secs(60);
 
 /// A name server for tests that counts the questions.
 pub(crate) struct Server {

@@ -148,7 +148,7 @@ async fn a_dead_resolver_is_skipped() {
     assert!(silent.is_err_and(|none| !none.is_ours));
 }
 
-/// In real time, with a limit that a loaded machine may exceed only by being stopped for it.
+/// In real time but for the questions that get an answer.
 #[tokio::test]
 async fn a_zone_that_is_silent_does_not_kill_the_resolver() {
     let server = Server::start(vec![a("x.example", "127.0.0.2")]).await;
@@ -160,7 +160,7 @@ async fn a_zone_that_is_silent_does_not_kill_the_resolver() {
         tasks.spawn(async move { resolver.a_records(&format!("{number}.dead")).await });
     }
     assert!(tasks.join_all().await.iter().all(|answer| *answer == Err(Failure::TimedOut)));
-    assert_eq!(resolver.a_records("x.example").await.unwrap().len(), 1);
+    assert_eq!(standing(resolver.a_records("x.example")).await.0.unwrap().len(), 1);
     assert_eq!(resolver.take_notes(), []);
     // Dead for good, then alive again.
     server.silence(".");
@@ -170,8 +170,8 @@ async fn a_zone_that_is_silent_does_not_kill_the_resolver() {
     assert_eq!(resolver.a_records("y.example").await, Err(Failure::Skipped));
     server.speak();
     resolver.state().breaker.skip_until(now());
-    assert_eq!(resolver.a_records("x.example").await.unwrap().len(), 1);
-    assert_eq!(resolver.a_records("z.example").await.unwrap(), Vec::<IpAddr>::new());
+    assert_eq!(standing(resolver.a_records("x.example")).await.0.unwrap().len(), 1);
+    assert_eq!(standing(resolver.a_records("z.example")).await.0.unwrap(), Vec::<IpAddr>::new());
     assert_eq!(resolver.take_notes(), [DnsNote::Dead, DnsNote::Alive]);
 }
 
@@ -194,9 +194,9 @@ async fn a_silent_server_costs_one_question_and_not_each() {
     let records = || (0..40).map(|n| a(&format!("{n}.example"), "192.0.2.1")).collect();
     let (dead, alive) = (Server::start(records()).await, Server::start(records()).await);
     dead.silence(".");
-    // A fifth of it is the patience with one server.
-    let (timeout, patience) = (Duration::from_secs(5), Duration::from_secs(1));
-    let resolver = resolver_of(&settings(&[dead.address, alive.address], timeout));
+    // The patience with one server, however long the time limit of a question is.
+    let patience = Duration::from_secs(1);
+    let resolver = resolver_of(&settings(&[dead.address, alive.address], LONG));
     let mut names = (0..40).map(|n| format!("{n}.example"));
     let mut ask = async || {
         let answer = resolver.a_records(&names.next().unwrap()).await;
@@ -251,7 +251,8 @@ async fn a_server_that_fails_is_followed_by_the_next_at_once() {
 #[tokio::test]
 async fn a_port_where_nobody_listens_costs_nothing() {
     let good = Server::start(vec![a("x.example", "192.0.2.1")]).await;
-    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // At an address of its own: no server of another test gets the port meanwhile.
+    let closed = std::net::UdpSocket::bind("127.45.0.1:0").unwrap().local_addr().unwrap();
     let resolver = resolver_of(&settings(&[closed, good.address], LONG));
     let (answer, time) = timed(resolver.a_records("x.example")).await;
     assert_eq!(answer.unwrap().len(), 1);
@@ -271,7 +272,8 @@ async fn hostile_servers() {
         (Manner::Huge, Ok(RECORDS_MAX)),
         (Manner::Truncated, Ok(1)),
     ] {
-        let timeout = Duration::from_secs(2);
+        let is_silence = expected == Err(Failure::TimedOut);
+        let timeout = if is_silence { Duration::from_secs(5) } else { LONG };
         let resolver = resolver_of(&settings(&[server.address], timeout));
         server.answer(".", manner);
         let (answer, time) = timed(resolver.a_records("x.example")).await;

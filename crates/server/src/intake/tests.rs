@@ -289,7 +289,8 @@ const SEGMENT_BYTES: u32 = 1 << 20;
 
 fn spool_limits(config: &mut spool::Config) {
     (config.segment_bytes, config.size_max) = (SEGMENT_BYTES, 64 * u64::from(SEGMENT_BYTES));
-    config.state_delay_ms = 0;
+    // Segments that are filled ahead take planned faults in place of the transaction.
+    (config.state_delay_ms, config.ready_bytes) = (0, 0);
 }
 
 const ORIGINS: [Origin; 3] = [Origin::Session, Origin::Import, Origin::Report];
@@ -337,12 +338,14 @@ async fn a_crash_leaves_all_messages_of_a_transaction_or_none() {
 #[tokio::test]
 async fn a_part_of_a_transaction_that_stays_is_noticed() {
     let _guard = sabotage::begin(Some(Sabotage::KeepPartOfTransaction));
-    let mut parts = 0;
-    // Syncs of the spool's own housekeeping count too, more of them on a slow machine.
-    for fail_at in 0..12 {
-        let (is_taken, stored) = Transaction::new(3, 1_000).await.commit(Origin::Session, Some(fail_at)).await;
-        parts += usize::from(!is_taken && stored > 0);
+    let mut trials = Vec::new();
+    // The spool's growth syncs too, at a moment of its own; so the number of the sync that does it varies.
+    for fail_at in (0..4).cycle().take(200) {
+        trials.push(Transaction::new(3, 1_000).await.commit(Origin::Session, Some(fail_at)).await);
+        if matches!(trials.last(), Some((false, 1..))) {
+            break;
+        }
     }
-    assert!(parts > 0, "no failed sync lay between two messages");
+    assert!(matches!(trials.last(), Some((false, 1..))), "no failed sync lay between two messages: {trials:?}");
     assert!(found_after_crashes(1_000).await.iter().any(|stored| [1, 2].contains(stored)), "no crash lay between them");
 }

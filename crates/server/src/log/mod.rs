@@ -260,9 +260,13 @@ impl Log {
     ///
     /// The call waits for two seconds for a target that takes nothing; then the lines are lost, and it returns false.
     pub fn flush_and_close(&self) -> bool {
+        self.flush_and_close_within(CLOSE_TIME_MAX)
+    }
+
+    fn flush_and_close_within(&self, time_max: Duration) -> bool {
         let (done, wait) = mpsc::sync_channel(1);
         self.shared.queue.push_control(Work::Close(done));
-        let closed = wait.recv_timeout(CLOSE_TIME_MAX).is_ok();
+        let closed = wait.recv_timeout(time_max).is_ok();
         let writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         match writer {
             // The last act of the writer is to confirm the close.

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Far longer than anything here takes.
-const SOON: Duration = Duration::from_secs(30);
+/// Far longer than anything here takes, on a machine that is busy with something else too.
+const SOON: Duration = Duration::from_secs(60);
 
 fn settings(target: Target) -> LogSettings {
     LogSettings {
@@ -52,7 +52,7 @@ fn each_caller_finds_its_lines_in_order() {
             });
         }
     });
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(SOON));
     let lines = lines(&path);
     assert_eq!(lines.len(), 8_000);
     for caller in 0..4 {
@@ -72,7 +72,7 @@ fn a_panic_in_making_a_line_can_be_told() {
         let _line_in_use = local.borrow_mut();
         log.event(&spool("panic"));
     });
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(SOON));
     assert_eq!(lines(&path), ["spool: panic"]);
 }
 
@@ -85,7 +85,7 @@ fn lines_look_as_syslog_daemons_write_them() {
     assert!(log.flush(SOON));
     log.reconfigure(&LogSettings { format: Format::Json, ..settings(Target::File(path.clone())) });
     log.event(&Event::LogDropped { lines: 4 });
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(SOON));
     let text = std::fs::read_to_string(&path).unwrap();
     let (first, second) = text.split_once('\n').unwrap();
     let pid = std::process::id();
@@ -108,7 +108,7 @@ fn the_level_decides_what_is_written_and_not_what_is_counted() {
     log.reconfigure(&LogSettings { level: 12, ..settings(Target::File(path.clone())) });
     assert!(log.writes(12) && !log.writes(13));
     log.event(&connected);
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(SOON));
     assert_eq!(lines(&path), ["NOQUEUE: connect from [192.0.2.7]"]);
     assert_eq!(log.counter(Counter::Connections), 2);
 }
@@ -124,7 +124,7 @@ fn a_renamed_file_is_left_and_a_new_one_begun() {
     log.event(&spool("between"));
     log.reopen();
     log.event(&spool("after"));
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(SOON));
     assert_eq!(lines(&old), ["spool: before", "spool: between"]);
     assert_eq!(lines(&path), ["spool: after"]);
 }
@@ -154,7 +154,7 @@ fn a_file_that_was_renamed_or_deleted_without_a_signal_is_made_anew() {
     std::fs::remove_dir(&path).unwrap();
     log.follow_file();
     log.event(&spool("again"));
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(SOON));
     assert_eq!((lines(&path), log.trouble().is_none()), (vec!["spool: again".to_owned()], true));
 }
 
@@ -171,7 +171,7 @@ fn lines_wait_for_a_missing_directory() {
     log.event(&spool("kept"));
     std::fs::create_dir(path.parent().unwrap()).unwrap();
     log.reopen();
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(SOON));
     assert_eq!(lines(&path), ["spool: kept"]);
     assert_eq!(log.counter(Counter::LogDropped), 0);
 }
@@ -187,7 +187,7 @@ fn what_a_full_disk_did_not_take_is_said_by_the_next_target() {
     log.reconfigure(&settings(Target::File(path.clone())));
     assert!(log.flush(SOON));
     log.event(&spool("kept"));
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(SOON));
     assert_eq!(lines(&path), ["log: 3 lines dropped, the writer cannot keep up", "spool: kept"]);
     assert_eq!(log.counter(Counter::LogDropped), 3);
 }
@@ -230,7 +230,7 @@ fn nobody_waits_for_a_target_that_takes_nothing() {
     let lines = datagrams.len() - said(&datagrams).len();
     assert_eq!(u64::try_from(lines).unwrap() + dropped, sent);
     assert_eq!(log.counter(Counter::LogDropped), dropped);
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(SOON));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn closing_gives_up_a_target_that_takes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let log = Log::start(&settings(Target::Syslog(directory.path().join("nobody")))).unwrap();
     log.event(&spool("lost"));
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(Duration::from_secs(15)));
     assert_eq!(log.counter(Counter::LogDropped), 1);
     log.event(&spool("after the end"));
     assert!(!log.flush(SOON));
@@ -260,14 +260,15 @@ fn syslog_gets_a_datagram_for_each_line_and_a_new_daemon_too() {
         assert!(date.is_ascii());
         assert_eq!(rest, format!(" mailrace[{pid}]: spool: {text}"));
     }
-    // The daemon is restarted.
+    // The daemon is restarted. A child that another test has just made may hold the socket for a moment.
+    socket.shutdown(std::net::Shutdown::Both).unwrap();
     drop(socket);
     std::fs::remove_file(&path).unwrap();
     let (socket, _) = listen(directory.path());
     log.event(&spool("three"));
     drain(&socket, &mut datagrams, |found| found.len() == 3);
     assert!(datagrams[2].ends_with("spool: three"));
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(SOON));
 }
 
 #[test]
@@ -289,7 +290,7 @@ fn journald_gets_fields() {
         [&message, "PRIORITY=5", "SYSLOG_FACILITY=2", "SYSLOG_IDENTIFIER=mailrace", "EVENT=limit_reached", &queue_id]
     );
     assert!(!datagrams[1].contains("QUEUE_ID"));
-    assert!(log.flush_and_close());
+    assert!(log.flush_and_close_within(SOON));
 }
 
 #[test]
@@ -384,7 +385,7 @@ fn cost_of_a_line() {
             }
         });
         let nanos = begin.elapsed().as_nanos() / lines;
-        assert!(log.flush_and_close());
+        assert!(log.flush_and_close_within(SOON));
         let dropped = log.counter(Counter::LogDropped);
         println!("{format:?}, {callers} callers: {nanos} ns per line and caller, {dropped} dropped");
     }

@@ -333,15 +333,17 @@ mod tests {
         let path = place.path().join("pickup");
         let directory = PickupDirectory::open(&path, None).unwrap();
         let limits = ScanLimits { all: 10, user: 0 };
+        // However long the files take here, they are of this moment.
+        let now = Duration::from_micros(clock::unix_us());
         for number in 0..3 {
             std::fs::write(path.join(name(number)), "").unwrap();
         }
         std::fs::write(path.join("bad.x"), "").unwrap();
         let mut scanner = DirectoryScanner::default();
-        let found = scanner.look(&directory, limits, false).unwrap().unwrap();
+        let found = scanner.look_at(&directory, limits, now, false).unwrap().unwrap();
         assert_eq!((found.messages.len(), found.files, found.full), (3, 3, Some(String::new())));
         assert_eq!(found.fresh.len(), 3, "somebody may be about to ask for them");
-        assert!(scanner.look(&directory, limits, false).unwrap().is_some(), "it changed a moment ago");
+        assert!(scanner.look_at(&directory, limits, now, false).unwrap().is_some(), "it changed a moment ago");
         settle(&path);
         assert!(scanner.look(&directory, limits, false).unwrap().unwrap().fresh.is_empty());
         assert_eq!(scanner.look(&directory, limits, false).unwrap(), None);

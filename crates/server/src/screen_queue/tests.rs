@@ -15,6 +15,7 @@ use crate::sabotage::{self, Sabotage};
 use crate::screen::filters::FilterVerdict;
 use crate::simulation::spool_on;
 use mail::{Client, Envelope, MailParams, Protocol, Received, Recipient, ReversePath};
+use os::test_deadline::TestDeadline;
 use schedule::Class;
 use spool::disk::sim::SimDisk;
 use spool::envelope::{Encoded, decode_head};
@@ -26,6 +27,8 @@ const CONTENT: &[u8] = b"Received: own\r\nSubject: x\r\n\r\nhello\r\n";
 const FILTER: &str = "scanner";
 const OLD: &str = "<a@b.test>";
 const NEW: &str = "<new@b.test>";
+/// Passes of trials whose moments depend on the threads of the spool: each may miss the one that is sought.
+const TRIES: usize = 50;
 
 /// The senders of messages by what becomes of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -195,18 +198,23 @@ fn is_lost_or_doubled(found: &Found) -> bool {
 
 #[tokio::test]
 async fn a_power_cut_leaves_the_message_or_the_changed_one() {
-    let all = found_after_power_cuts().await;
+    let mut all = found_after_power_cuts().await;
     let unchanged = Found { waiting: vec![OLD.to_owned()], ..Found::default() };
     let changed = Found { delivered: vec![NEW.to_owned()], ..Found::default() };
+    let is_between = |(before, after): &(Found, Found)| before.waiting.len() == 2 && *after == changed;
+    // The spool's own writes count too and come at moments of their own: the cuts of one pass may all miss this one.
+    for _ in 0..TRIES {
+        if all.iter().any(is_between) {
+            break;
+        }
+        all.extend(found_after_power_cuts().await);
+    }
     for (before, after) in &all {
         assert!(!before.delivered.contains(&OLD.to_owned()), "delivered unscreened: {before:?}");
         assert!([&unchanged, &changed].contains(&after), "{before:?}, then {after:?}");
     }
     assert!(all.iter().any(|(_, after)| *after == unchanged) && all.iter().any(|(_, after)| *after == changed));
-    assert!(
-        all.iter().any(|(before, after)| before.waiting.len() == 2 && *after == changed),
-        "no cut between the steps"
-    );
+    assert!(all.iter().any(is_between), "no cut between the steps");
 }
 
 #[tokio::test]
@@ -223,8 +231,15 @@ async fn a_release_or_the_verdict_counts_and_not_both() {
 #[tokio::test]
 async fn a_message_that_is_released_beside_the_changed_one_is_noticed() {
     let _guard = sabotage::begin(Some(Sabotage::ReplaceUnclaimed));
-    let all = found_after_releases().await;
-    assert!(all.iter().any(|(now, _)| now.delivered.len() == 2), "{all:?}");
+    let mut all = Vec::new();
+    // Where the disk is as quick as the change, that has no pause in which the release could come.
+    for _ in 0..TRIES {
+        all.extend(found_after_releases().await);
+        if all.iter().any(|(now, _)| now.delivered.len() == 2) {
+            return;
+        }
+    }
+    panic!("{all:?}");
 }
 
 /// The trial above notices a message that stays beside the one in its place.
@@ -260,8 +275,8 @@ fn config(address: String, on_failure: FilterFailure, on_reject: FilterReject) -
         when: FilterStage::After250,
         on_failure,
         on_reject,
-        timeout: Duration::from_secs(10),
-        total_timeout: Duration::from_secs(10),
+        timeout: Duration::from_secs(60),
+        total_timeout: Duration::from_secs(60),
         size_max: 1 << 20,
         macros: Vec::new(),
         macro_values: Vec::new(),
@@ -344,7 +359,9 @@ async fn a_suspension_waits_for_mail_that_a_verdict_lets_go() {
     let trial = Trial::on(SimDisk::new(1), Config::default());
     let (mut passed, mut changed) = (Vec::new(), Vec::new());
     // The disk may be as quick as the verdict, which has no pause then.
-    while passed.is_empty() || changed.is_empty() {
+    let patience = TestDeadline::new("no verdict pauses while the orders are in use");
+    while passed.is_empty() || !changed.contains(&true) {
+        patience.check();
         let id = trial.store().await;
         let message = WaitingMessage::read(&trial.queue, id).await.unwrap();
         let (refused, undecided) = (Vec::new(), Vec::new());

@@ -12,7 +12,7 @@ use filter::dns_question::{DnsAnswer, DnsAnswers, DnsRecord};
 use mail::DomainName;
 use std::sync::Arc;
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Keys of a domain, and their records.
 fn keys(domain: &str, wanted: &[(&str, NewKey)]) -> (Arc<SigningKeys>, Vec<(String, String)>) {

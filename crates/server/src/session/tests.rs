@@ -482,11 +482,14 @@ fn a_full_disk_is_no_error_of_the_message() {
     });
 }
 
-/// A spool that is short of room slows its clients down by the clock.
+/// A spool that is short of room slows its clients down by the clock. Its threads have real time meanwhile, long before
+/// the patience with a client that waits for them is over.
 async fn pass_slowly() {
     loop {
         tokio::time::advance(Duration::from_millis(1)).await;
-        yield_now().await;
+        for _ in 0..10 {
+            yield_now().await;
+        }
     }
 }
 

@@ -145,7 +145,12 @@ async fn a_time_costs_the_same_however_long_its_list_is_and_in_proportion_to_its
     };
     let (of_short, of_long) = (expect(&short, 1).await, expect(&long, 1).await);
     assert!(of_long < 50 * of_short, "{of_short:?} for one of 2 recipients, {of_long:?} for one of {MANY}");
-    let (some, all) = (expect(&long, MANY / 30).await, expect(&long, MANY).await);
+    let (mut some, mut all) = (Duration::MAX, Duration::MAX);
+    // By turns: the machine may be slow for a while.
+    for _ in 0..4 {
+        some = some.min(expect(&long, MANY / 30).await);
+        all = all.min(expect(&long, MANY).await);
+    }
     assert!(all < 150 * some, "{some:?} for a thirtieth of {MANY} recipients, {all:?} for all");
 }
 

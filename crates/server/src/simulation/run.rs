@@ -253,7 +253,9 @@ impl Life {
     pub(super) async fn end(&self, mut others: JoinSet<()>) {
         self.machine.end(End::Stop).await;
         others.shutdown().await;
-        let _: bool = self.log.flush_and_close();
+        // A test may read it. The close alone has two seconds.
+        let is_flushed = self.log.flush(MINUTE);
+        let _: bool = self.log.flush_and_close() && is_flushed;
     }
 
     /// Ends everything and judges.

@@ -157,7 +157,7 @@ impl ReplyReader {
         }
         let rest = input.get(used..).unwrap_or_default();
         self.count(rest.len(), limits)?;
-        self.partial.extend_from_slice(cut(rest, limits.reply_line_octets.saturating_sub(self.partial.len())));
+        self.partial.extend_from_slice(cut(rest, kept_octets(limits).saturating_sub(self.partial.len())));
         Ok((input.len(), None))
     }
 
@@ -167,7 +167,7 @@ impl ReplyReader {
             return None;
         }
         let mut line = std::mem::take(&mut self.partial);
-        line.extend_from_slice(cut(piece, limits.reply_line_octets.saturating_sub(line.len())));
+        line.extend_from_slice(cut(piece, kept_octets(limits).saturating_sub(line.len())));
         Some(line)
     }
 
@@ -254,6 +254,12 @@ impl<'a> ReplyLine<'a> {
     fn is_plain_for(&self, before: Option<ReplyCode>) -> bool {
         self.is_plain && before.is_none_or(|before| before == self.code)
     }
+}
+
+/// Octets kept of a line that comes in pieces. Two more than of its text: a CR that the cut brings to the end is text,
+/// and a reader that took it for half a line end would leave less of the line than one that has it whole.
+fn kept_octets(limits: &ClientLimits) -> usize {
+    limits.reply_line_octets.saturating_add(2)
 }
 
 /// Appends a line in the form of the book, cut at `octets_max` without its line end.
@@ -344,6 +350,25 @@ mod tests {
                 let read = read(input, piece, &limits).unwrap();
                 let read: Vec<(u16, &str)> = read.iter().map(|(code, text)| (*code, text.as_str())).collect();
                 assert_eq!(read, wanted, "{} in pieces of {piece}", input.escape_ascii());
+            }
+        }
+    }
+
+    /// A CR at the place of the cut is text, however the line comes.
+    #[test]
+    fn a_line_is_cut_alike_in_any_pieces() {
+        let limits = ClientLimits { reply_line_octets: 24, ..ClientLimits::default() };
+        for crs in 0..10 {
+            let line = format!("250 0123456789012345{}x{}x\r\n", "\r".repeat(crs), "\r".repeat(6));
+            let cut = format!("{}\r\n", &line[..24]);
+            for piece in 1..=line.len() {
+                let mut reader = ReplyReader::default();
+                let mut read = None;
+                for piece in line.as_bytes().chunks(piece) {
+                    let (_, raw) = reader.read(piece, Form::Lenient, &limits).unwrap();
+                    read = raw.map(|raw| raw.octets.escape_ascii().to_string());
+                }
+                assert_eq!(read, Some(cut.as_bytes().escape_ascii().to_string()), "in pieces of {piece}");
             }
         }
     }

@@ -34,4 +34,7 @@ pub const SEEDS: &[&[u8]] = &[
     b"\x20220 mx\r\n250-mx\r\n250 AUTH PLAIN LOGIN CRAM-MD5\r\n535 no\r\n334 VXNlcm5hbWU6\r\n334 UGFzc3dvcmQ6\r\n535 no\r\n334 PDEuMkBteD4=\r\n235 in\r\n250 a\r\n",
     b"\x60220 mx\r\n250-mx\r\n250-STARTTLS\r\n250 AUTH PLAIN\r\n220 go\r\n250-mx\r\n250 AUTH PLAIN\r\n235 in\r\n250 a\r\n",
     b"\x80220 mx\r\n250-mx\r\n250-SIZE 100\r\n250-8BITMIME\r\n250-DSN\r\n250-SMTPUTF8\r\n250-PIPELINING\r\n250-CHUNKING\r\n250-BINARYMIME\r\n250-AUTH\r\n250-MT-PRIORITY MIXER\r\n250-FUTURERELEASE 86400 2099-01-01T00:00:00Z\r\n250-REQUIRETLS\r\n250 DELIVERBY 60\r\n250 a\r\n250 b\r\n250 c\r\n250 d\r\n250 a\r\n250 b\r\n250 c\r\n",
+    b"MAIL\r\nDATA\r\nMAIAHRpbQBzZWNyZXQ=FROM:<c>\r\n",
+    b"AHRpbQBzZAHRpbQBzZWNyZXQ=\r\n*\r\nMAIL FROM:<a@b>AHRpbQBzZWNyZXQ=\r\n",
+    b"\x00220 mx.test ESM6\r\n0 mx.\xd2est\r\n421 4.4.ngo\x00220\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\x01\x00\x00250 PIPELINI\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\x01\x00\x00\x00\x00\x00\x00\x00\r\r\r\r\r\r\r\r%\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\r\t\r\r\r\rol \r\n",
 ];

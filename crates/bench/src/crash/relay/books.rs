@@ -16,7 +16,7 @@ use std::time::Duration;
 const DOCUMENTED: Duration = Duration::from_millis(50);
 /// The longest time before a kill from which an arrival may be repeated. The receiver's clock starts before its 250
 /// leaves, and on two cores full of storms the server comes to read it, and its disk to sync, when it is their turn.
-const WINDOW: Duration = Duration::from_millis(500);
+pub(super) const WINDOW: Duration = Duration::from_millis(500);
 /// Violations told one by one; the rest is counted.
 const DETAILS_MAX: usize = 8;
 /// Recipients of each message.

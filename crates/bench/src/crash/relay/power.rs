@@ -28,9 +28,9 @@ const LONGEST: Duration = Duration::from_secs(900);
 const DISK_BYTES: u64 = 256 << 20;
 const SPOOL_BYTES: u64 = 160 << 20;
 /// A control takes this for the moment of the cut: mail that is acknowledged in between is not in the image.
-const TOO_LATE: Duration = Duration::from_millis(300);
+const TOO_LATE: Duration = Duration::from_secs(1);
 /// Storms that a control may have until it is caught.
-const CONTROL_CUTS: u64 = 10;
+const CONTROL_CUTS: u64 = 40;
 
 /// Runs the proofs, with the filter before and after the 250 or as asked for, and their controls.
 pub(crate) fn run(context: &Context, cuts: u64, report: &mut CrashReport) {

@@ -2,16 +2,17 @@
 //! nonsense.
 
 use super::slapd::{Extra, Slapd};
-use super::{deliveries, people, person, route, setup};
+use super::{deliveries, patience, people, person, route, setup};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 /// Tables without a bind: limits do not hold for the root of a directory.
 fn anonymous(url: &str, more: &str) -> testkit::harness::Setup {
+    let patience = patience(more);
     setup(url, "").set(
         "ldap",
         format!(
-            "[{{name = \"people\", servers = [\"{url}\"], base = \"dc=test\", routing_domains = [\"ldap.test\"], bounce = true, {more}}}, \
+            "[{{name = \"people\", servers = [\"{url}\"], base = \"dc=test\", routing_domains = [\"ldap.test\"], bounce = true, {patience}{more}}}, \
              {{name = \"crew\", servers = [\"{url}\"], base = \"dc=test\", attribute = \"mail\", separator = \", \"}}]"
         ),
     )

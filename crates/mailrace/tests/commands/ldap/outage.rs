@@ -86,7 +86,8 @@ fn a_server_that_hangs_costs_its_share_of_the_time_once() {
 #[test]
 fn a_server_that_stands_still_is_left_for_the_next() {
     let (Some(first), Some(second)) = (Slapd::start(&people()), Slapd::start(&people())) else { return };
-    let more = format!("{NOTHING_KEPT}, timeout = \"6s\"");
+    // The first server may take two of three shares of it: the rest is for a busy machine.
+    let more = format!("{NOTHING_KEPT}, timeout = \"12s\"");
     let server = servers(&[first.url(), second.url()], &more).start();
     answers(&server, "five@ldap.test", "250");
     first.signal(Signal::STOP);

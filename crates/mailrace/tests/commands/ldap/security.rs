@@ -1,10 +1,10 @@
 //! TLS towards a directory, and binds: trusted and refused certificates, and the messages about them.
 
 use super::slapd::{Extra, Slapd};
-use super::{deliveries, people, route, setup};
+use super::{deliveries, patience, people, route, setup};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use std::net::{Ipv4Addr, TcpListener};
 use testkit::harness::Setup;
+use testkit::nats::free_ports;
 
 /// A CA of the test's own.
 struct Ca {
@@ -43,11 +43,12 @@ fn trusting(url: &str, ca: &str, more: &str) -> Setup {
     let file = of_crew.path("ca.pem");
     std::fs::write(&file, ca).expect("written");
     let password = of_crew.path("secret");
+    let patience = patience(more);
     of_crew.set("maps.aliases", "[]").set(
         "ldap",
         format!(
             "[{{name = \"people\", servers = [\"{url}\"], base = \"dc=test\", routing_domains = [\"ldap.test\"], bounce = true, \
-             bind = \"cn=admin,dc=test\", password_file = {password:?}, ca_file = {file:?}, {more}}}]"
+             bind = \"cn=admin,dc=test\", password_file = {password:?}, ca_file = {file:?}, {patience}{more}}}]"
         ),
     )
 }
@@ -173,7 +174,7 @@ fn no_certificate_names_an_ipv6_address() {
     let text = testkit::harness::text(&output);
     assert!(output.status.code() == Some(78) && text.contains("is an IPv6 address"), "{text}");
     // A refused connection is not reported as a fault of TLS.
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr()).expect("a port");
-    let (said, _) = route(&trusting(&format!("ldaps://{free}"), &Ca::new().pem, ""), "five@ldap.test");
+    let [free] = free_ports();
+    let (said, _) = route(&trusting(&format!("ldaps://127.0.0.1:{free}"), &Ca::new().pem, ""), "five@ldap.test");
     assert!(said["reason"].to_string().contains("refused"), "{said}");
 }

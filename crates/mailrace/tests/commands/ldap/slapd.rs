@@ -1,10 +1,11 @@
-//! A directory of the test's own: slapd with a file of its own, on a port that the kernel has free and on a socket.
+//! A directory of the test's own: slapd with a file of its own, on a free port and on a socket.
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use testkit::harness::{needs, poll};
+use testkit::nats::free_ports;
 
 /// Another program may take the port before slapd does.
 const TRIES: usize = 5;
@@ -66,8 +67,8 @@ impl Slapd {
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
         let mut slapd = Self { dir, port: 0, tls_port: None };
         for _ in 0..TRIES {
-            slapd.port = free_port();
-            slapd.tls_port = extra.tls.as_ref().map(|_| free_port());
+            let [port, tls_port] = free_ports();
+            (slapd.port, slapd.tls_port) = (port, extra.tls.as_ref().map(|_| tls_port));
             if slapd.listen() {
                 return Some(slapd);
             }
@@ -155,11 +156,6 @@ impl Slapd {
         }
         drop(std::fs::remove_file(self.dir.path().join("pid")));
     }
-}
-
-fn free_port() -> u16 {
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    free.expect("a port").port()
 }
 
 impl Drop for Slapd {

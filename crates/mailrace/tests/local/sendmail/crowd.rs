@@ -46,7 +46,10 @@ fn of_too_many_no_more_are_taken_until_there_is_room() {
     until(&server, "status", || status().contains("pickup       20 messages not taken yet, TOO MANY"));
     server.wait_log("20 messages wait, of everybody: as many as submit.files_max allows");
     server.wait_log("is not taken: 451 ");
-    std::fs::write(&list, "ann@x.test\n").expect("written");
+    // At once whole: the server reads it all the time.
+    let whole = desk.path("list.new");
+    std::fs::write(&whole, "ann@x.test\n").expect("written");
+    rustix::fs::rename(&whole, &list).expect("renamed");
     until(&server, "taken", || desk.waiting().is_empty());
     until(&server, "room", || !full.exists());
     assert_eq!(desk.sendmail(&["-f", "a@b.test", "joe@x.test"], MESSAGE).exit, Some(0));
@@ -76,7 +79,7 @@ fn users_see_of_the_queue_what_they_may() {
     for (mailq, seen) in [("everyone", Some("(2 requests)")), ("own", Some("(1 request)")), ("operators", None)] {
         let setup = Setup::new().set("control.mailq", format!("{mailq:?}"));
         let desk = Desk::of(&setup);
-        let server = setup.start();
+        let server = desk.start(setup);
         assert_eq!(desk.sendmail(&["-f", "root@mx.test", "secret@x.test"], MESSAGE).exit, Some(0));
         assert_eq!(as_nobody(&desk, "sendmail", &["-f", "me@mx.test", "mine@x.test"], MESSAGE).exit, Some(0));
         let done = as_nobody(&desk, "mailq", &[], "");

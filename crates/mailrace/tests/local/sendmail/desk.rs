@@ -1,11 +1,13 @@
 //! A user at a command line: names of the program, a configuration, a message on standard input.
 
+use server::submit::SOCKET;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use testkit::harness::{Letter, Server, Setup, letters, program};
+use testkit::harness::{Letter, Server, Setup, letters, poll, program};
 
 /// Where commands are called: the place of a server, whether it runs or not.
 pub(crate) struct Desk {
@@ -38,6 +40,17 @@ impl Desk {
         // A server that starts writes its file anew, perhaps while a command reads it.
         std::fs::copy(setup.path("mailrace.toml"), setup.path(CONFIG)).expect("written");
         Self { dir: Arc::clone(&setup.dir) }
+    }
+
+    /// Starts the server of this place, and waits until commands of every user get its answers: it makes their socket
+    /// a moment after it is ready, and gives it its mode after its name.
+    #[track_caller]
+    pub(crate) fn start(&self, setup: Setup) -> Server {
+        let server = setup.start();
+        let socket = self.pickup().join(SOCKET);
+        let is_open = || std::fs::metadata(&socket).is_ok_and(|found| found.permissions().mode() & 0o777 == 0o666);
+        poll("no socket for commands", || UnixStream::connect(&socket).ok().filter(|_| is_open()));
+        server
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -115,7 +128,7 @@ pub(crate) fn taken(setup: Setup) -> Vec<Letter> {
 /// Asks the server until nothing waits in the directory. Each question is an answer of the server, so this waits for it
 /// and not for time.
 pub(crate) fn wait_until_empty(server: &Server, pickup: &Path) {
-    let deadline = testkit::harness::SOON;
+    let deadline = 3 * testkit::harness::SOON;
     #[expect(clippy::disallowed_methods, reason = "a limit for a server that does nothing")]
     let begin = std::time::Instant::now();
     while !waiting(pickup).is_empty() {

@@ -7,7 +7,7 @@ use testkit::harness::Setup;
 fn all_recipients_of_a_message_are_listed() {
     let setup = Setup::new();
     let desk = Desk::of(&setup);
-    let _server = setup.start();
+    let _server = desk.start(setup);
     for count in [21, 300] {
         let all: Vec<String> = (0..count).map(|number| format!("u{number}@b{count}.test")).collect();
         let words: Vec<&str> = ["-f", "ann@c.test"].into_iter().chain(all.iter().map(String::as_str)).collect();
@@ -23,7 +23,7 @@ fn all_recipients_of_a_message_are_listed() {
 fn the_queue_is_listed_as_sendmail_lists_it() {
     let setup = Setup::new();
     let desk = Desk::of(&setup);
-    let server = setup.start();
+    let server = desk.start(setup);
     let spool = desk.path("spool").display().to_string();
     for words in [&[][..], &["-v"], &["-qQ"]] {
         let done = desk.run("mailq", words, "");

@@ -110,7 +110,7 @@ fn the_server_answers_whoever_waits() {
     let setup = Setup::new().set("message.header_fields_max", "10");
     let desk = Desk::of(&setup);
     let (pickup, home) = (desk.pickup(), desk.path("home"));
-    let server = setup.start();
+    let server = desk.start(setup);
     let done = desk.sendmail(&["-v", "joe@a.test"], MESSAGE);
     assert!(done.exit == Some(0) && done.out.contains("accepted as 6"), "{done:?}");
     assert_eq!(std::fs::metadata(&pickup).expect("made").permissions().mode() & 0o7777, 0o3733);
@@ -141,7 +141,7 @@ fn interactive_waits_for_the_next_hop() {
         let address = &sink.address;
         let setup = Setup::new().set("route.smart_host", format!("{address:?}")).set("delivery.mode", "\"background\"");
         let desk = Desk::of(&setup);
-        let server = setup.start();
+        let server = desk.start(setup);
         let done = desk.sendmail(&["-odi", "-v", "joe@a.test"], MESSAGE);
         assert_eq!(done.exit, Some(exit), "{refuse}: {done:?} {:?}", server.log);
         assert!(done.out.contains("joe@a.test... "), "{done:?}");

@@ -14,8 +14,9 @@ use testkit::harness::{needs, poll, text as text_of};
 const USER: &str = "amavis";
 
 /// Settings for amavisd without scanners, which refuses attachments with names of programs.
-fn settings(home: &Path, port: u16, back: u16, scanner: &str) -> String {
+fn settings(home: &Path, address: SocketAddr, back: SocketAddr, scanner: &str) -> String {
     let home = home.display();
+    let (ip, port, back_ip, back_port) = (address.ip(), address.port(), back.ip(), back.port());
     format!(
         r#"use strict;
 $daemon_user = '{USER}'; $daemon_group = '{USER}'; $daemonize = 0; $max_servers = 1;
@@ -23,8 +24,8 @@ $MYHOME = '{home}'; $TEMPBASE = '{home}'; $QUARANTINEDIR = undef; $db_home = und
 $enable_db = 0; $enable_zmq = 0; $do_syslog = 0; $log_level = 0;
 $pid_file = '{home}/pid'; $lock_file = '{home}/lock';
 $mydomain = 'mx.test'; $myhostname = 'amavis.mx.test'; @local_domains_maps = (1);
-$inet_socket_bind = '127.0.0.1'; $inet_socket_port = [{port}]; $unix_socketname = undef;
-$forward_method = 'smtp:[127.0.0.1]:{back}'; $notify_method = $forward_method;
+$inet_socket_bind = '{ip}'; $inet_socket_port = [{port}]; $unix_socketname = undef;
+$forward_method = 'smtp:[{back_ip}]:{back_port}'; $notify_method = $forward_method;
 $final_banned_destiny = D_REJECT; $final_bad_header_destiny = D_PASS; $final_virus_destiny = D_REJECT;
 $banned_filename_re = new_RE(qr'\.exe$'i);
 @bypass_spam_checks_maps = (1);
@@ -35,8 +36,8 @@ $enable_dkim_verification = 0; $enable_dkim_signing = 0;
     )
 }
 
-/// Runs amavisd, which gives mail back to this port; `None`: that is not possible here.
-fn amavisd(directory: &Path, back: u16, scanner: &str) -> Option<(Running, SocketAddr)> {
+/// Runs amavisd, which gives mail back to this address; `None`: that is not possible here.
+fn amavisd(directory: &Path, back: SocketAddr, scanner: &str) -> Option<(Running, SocketAddr)> {
     let program = needs::program("amavisd")?;
     if !needs::root() {
         return None;
@@ -47,7 +48,7 @@ fn amavisd(directory: &Path, back: u16, scanner: &str) -> Option<(Running, Socke
     let open = Command::new("chmod").arg("755").arg(directory).status();
     assert!(is_owned && open.expect("chmod runs").success());
     let address = free_port();
-    let config = write(directory, "amavisd.conf", &settings(&home, address.port(), back, scanner));
+    let config = write(directory, "amavisd.conf", &settings(&home, address, back, scanner));
     Some((run(Command::new(program).args(["-c", &config, "foreground"]), address), address))
 }
 
@@ -91,7 +92,7 @@ fn amavisd_with_clamd_judges_before_and_after_the_250() {
         assert!(open.expect("chmod runs").success());
         let Some((_clamd, scanner)) = clamd(scanners.path()) else { return };
         let back = free_port();
-        let Some((_amavisd, address)) = amavisd(directory.path(), back.port(), &scanner) else { return };
+        let Some((_amavisd, address)) = amavisd(directory.path(), back, &scanner) else { return };
         let hop = Hop::good();
         let listeners = format!(
             "[{{address = \"127.0.0.1:0\", name = \"mx\", filters = [\"amavis\"]}}, \
@@ -131,9 +132,9 @@ fn amavisd_with_clamd_judges_before_and_after_the_250() {
 fn amavisd_gives_mail_back_to_another_listener() {
     let directory = tempfile::tempdir().expect("a directory");
     let back = free_port();
-    let Some((_running, address)) = amavisd(directory.path(), back.port(), UNSCANNED) else { return };
-    let rules =
-        format!("rule to_the_filter {{\n  for listener mx\n  route \"smtp:[127.0.0.1]:{}\"\n}}\n", address.port());
+    let Some((_running, address)) = amavisd(directory.path(), back, UNSCANNED) else { return };
+    let (ip, port) = (address.ip(), address.port());
+    let rules = format!("rule to_the_filter {{\n  for listener mx\n  route \"smtp:[{ip}]:{port}\"\n}}\n");
     let rules = write(directory.path(), "filter.rules", &rules);
     let hop = Hop::good();
     let listeners =

@@ -1,10 +1,10 @@
 //! Filters that fail: each costs the message that it was asked about, and changes nothing of it.
 
+use super::programs::free_port;
 use super::scripted::{Act, Milter, agreement, go_on, packet};
 use super::{filtered, milter};
 use crate::hop::Hop;
 use crate::world::{ends_empty, lines, send};
-use std::net::TcpListener;
 use testkit::client::{greeted, id};
 use testkit::harness::{program, text};
 
@@ -115,13 +115,13 @@ fn an_answer_that_was_not_asked_for_is_no_answer_to_the_next_step() {
 fn a_filter_that_does_not_answer_costs_its_time_limit() {
     let hop = Hop::good();
     let filter = Milter::new(|_, command, _| if command == 'R' { Act::Silence } else { go_on() });
-    let server = filtered(&hop, &[("slow", milter(filter.address, "timeout = \"1s\""))]).start();
+    let server = filtered(&hop, &[("slow", milter(filter.address, "timeout = \"3s\""))]).start();
     let mut client = greeted(server.address());
     client.expect("MAIL FROM:<a@client.test>", "250 2.1.0");
     client.expect("RCPT TO:<b@example.com>", "451 4.7.1");
     client.quit();
     let log = ends_empty(server).log;
-    assert!(!lines(&log, &["screen=not_judged", "by=slow", "rcpt: no answer within 1.0 s"]).is_empty(), "{log:#?}");
+    assert!(!lines(&log, &["screen=not_judged", "by=slow", "rcpt: no answer within 3.0 s"]).is_empty(), "{log:#?}");
 }
 
 #[test]
@@ -139,10 +139,7 @@ fn progress_begins_the_time_limit_anew() {
 
 #[test]
 fn a_filter_that_is_not_there_is_named() {
-    let closed = {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("an address")
-    };
+    let closed = free_port();
     for (kind, rule) in [("milter", "defer"), ("policy", "defer"), ("clamd", "defer"), ("milter", "pass")] {
         let hop = Hop::good();
         let settings = format!("kind = \"{kind}\", address = \"{closed}\", on_failure = \"{rule}\"");
@@ -175,7 +172,7 @@ fn check_names_filters_that_do_not_answer_as_they_should() {
     let hop = Hop::good();
     let good = Milter::new(|_, _, _| go_on());
     let odd = Milter::raw(|_, _, _| Act::Send(b"220 mx.example ESMTP\r\n".to_vec()));
-    let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
+    let closed = free_port();
     let filters =
         [("good", milter(good.address, "")), ("odd", milter(odd.address, "")), ("absent", milter(closed, ""))];
     let setup = filtered(&hop, &filters).set("message.size_max", "\"14MiB\"");

@@ -148,16 +148,12 @@ fn spamass_milter_marks_and_rejects_spam() {
     let (Some(program), Some(_)) = (needs::program("spamass-milter"), needs::program("spamc")) else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let Some((_spamd, address)) = spamd(directory.path()) else { return };
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
     let hop = Hop::good();
     let run = |name: &str, options: &[&str]| -> (Running, String) {
         let socket = directory.path().join(name);
         let mut command = Command::new(&program);
-        command
-            .arg("-p")
-            .arg(&socket)
-            .args(options)
-            .args(["--", "-d", "127.0.0.1", "-p"])
-            .arg(address.port().to_string());
+        command.arg("-p").arg(&socket).args(options).args(["--", "-d", &ip, "-p", &port]);
         (run_on_socket(&mut command, &socket), on_socket(&socket))
     };
     let spam = b"Subject: x\r\n\r\na test pattern of spamd\r\n";

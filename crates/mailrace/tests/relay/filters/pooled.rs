@@ -75,13 +75,22 @@ fn lasting() -> (SocketAddr, Arc<AtomicUsize>) {
 fn sessions_share_a_connection_to_a_policy_server() {
     let (address, connections) = lasting();
     let hop = Hop::good();
-    let server = filtered(&hop, &[("grey", policy(address, ", idle_time = \"1s\""))]).start();
+    let server = filtered(&hop, &[("grey", policy(address, ", idle_time = \"5m\""))]).start();
     for _ in 0..5 {
         asks(&server, "250 2.1.5");
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1);
     let shown = status(&server);
     assert!(shown.contains("1 connection made, 4 reuses, 1 idle"), "{shown}");
+    ends_empty(server);
+}
+
+#[test]
+fn an_idle_connection_ends_after_its_time() {
+    let (address, connections) = lasting();
+    let hop = Hop::good();
+    let server = filtered(&hop, &[("grey", policy(address, ", idle_time = \"1s\""))]).start();
+    asks(&server, "250 2.1.5");
     poll("an idle connection stays open", || {
         pause(Duration::from_millis(100));
         status(&server).contains(" 0 idle").then_some(())

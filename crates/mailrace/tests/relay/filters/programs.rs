@@ -2,7 +2,7 @@
 //! SpamAssassin, rspamd, postgrey. Each runs with a configuration and a directory of its own.
 
 use super::{filtered, milter};
-use crate::hop::Hop;
+use crate::hop::{Hop, own_ip};
 use crate::world::{ends_empty, lines, send};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -23,9 +23,9 @@ impl Drop for Running {
     }
 }
 
-/// A port that is free now.
+/// A port that is free now, at an address of its own: nothing else takes the port until a program listens there.
 pub(super) fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = TcpListener::bind((own_ip(), 0)).expect("a port");
     listener.local_addr().expect("an address")
 }
 
@@ -62,9 +62,10 @@ fn opendkim_signs() {
     assert!(made.expect("openssl runs").success());
     let address = free_port();
     let text = format!(
-        "Socket inet:{}@127.0.0.1\nMode s\nDomain client.test\nSelector s1\nKeyFile {}\nInternalHosts 127.0.0.1\n\
+        "Socket inet:{}@{}\nMode s\nDomain client.test\nSelector s1\nKeyFile {}\nInternalHosts 127.0.0.1\n\
          Canonicalization relaxed/simple\nRequireSafeKeys no\nBackground no\nSyslog no\n",
         address.port(),
+        address.ip(),
         at("key"),
     );
     let config = write(directory.path(), "conf", &text);
@@ -113,7 +114,7 @@ fn a_filter_on_libmilter_changes_the_message() {
     let directory = tempfile::tempdir().expect("a directory");
     let script = write(directory.path(), "filter.py", LIBMILTER);
     let address = free_port();
-    let socket = format!("inet:{}@127.0.0.1", address.port());
+    let socket = format!("inet:{}@{}", address.port(), address.ip());
     let _running = run(Command::new(python).args([&script, &socket]), address);
     let hop = Hop::good();
     let server = filtered(&hop, &[("python", milter(address, ""))]).start();
@@ -143,9 +144,10 @@ fn clamd_finds_and_says_what_it_did_not_scan() {
     write(directory.path(), "db/test.ndb", &format!("Test.Pattern:0:*:{pattern}\n"));
     let address = free_port();
     let settings = format!(
-        "DatabaseDirectory {}\nTCPSocket {}\nTCPAddr 127.0.0.1\nForeground yes\nStreamMaxLength 100K\nLogFile {}\n",
+        "DatabaseDirectory {}\nTCPSocket {}\nTCPAddr {}\nForeground yes\nStreamMaxLength 100K\nLogFile {}\n",
         at("db"),
         address.port(),
+        address.ip(),
         at("log"),
     );
     let config = write(directory.path(), "conf", &settings);
@@ -213,7 +215,8 @@ pub(super) fn spamd(directory: &Path) -> Option<(Running, SocketAddr)> {
     write(directory, "rules/test.cf", rules);
     let address = free_port();
     let mut command = Command::new(program);
-    command.args(["-L", "-x", "-m", "1", "-i", "127.0.0.1", "-p", &address.port().to_string(), "-u", "nobody"]);
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    command.args(["-L", "-x", "-m", "1", "-i", &ip, "-p", &port, "-u", "nobody"]);
     command.args(["-s", "null", "-C", &at("rules"), &format!("--siteconfigpath={}", at("site"))]);
     // It reads its rules as another user.
     let open = Command::new("chmod").args(["-R", "a+rX", &directory.display().to_string()]).status();

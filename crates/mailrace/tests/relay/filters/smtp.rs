@@ -167,7 +167,10 @@ fn each_failure_rule_has_its_effect() {
             }
             End::Hang
         });
-        let others = format!("on_failure = \"{rule}\", timeout = \"1s\"");
+        // Only an answer that never comes takes so long. The second question is answered in this time, with a session
+        // that gives the message back.
+        let seconds = if rule == "later" { 8 } else { 3 };
+        let others = format!("on_failure = \"{rule}\", timeout = \"{seconds}s\"");
         let server = server(&hop, &filter, back, &others).start();
         let said = reply(&server, &["b@example.com"]);
         assert!(said.starts_with(wanted), "{rule}: {said}");
@@ -177,7 +180,8 @@ fn each_failure_rule_has_its_effect() {
             assert_eq!(own(hop.wait(1)[0].own_content()), wanted, "{rule}");
         }
         let log = if rule == "quarantine" { server.stop().log } else { ends_screened(server).log };
-        assert_eq!(lines(&log, &["screen=not_judged", "eom: no answer within 1.0 s"]).len(), 1, "{rule}: {log:#?}");
+        let said = format!("eom: no answer within {seconds}.0 s");
+        assert_eq!(lines(&log, &["screen=not_judged", &said]).len(), 1, "{rule}: {log:#?}");
         assert_eq!(hop.count(), usize::from(matches!(rule, "pass" | "tag" | "later")), "{rule}");
     }
 }
@@ -379,9 +383,10 @@ fn mail_that_comes_back_too_late_is_refused_and_leaves_once() {
             got.give_back(back, &got.changed("X-Filter: seen", ""));
             ok()
         });
-        let mut server = server(&hop, &filter, back, &stage(when, "timeout = \"1s\"")).start();
+        // The later questions are answered in this time, each with a session that gives the message back.
+        let mut server = server(&hop, &filter, back, &stage(when, "timeout = \"5s\"")).start();
         let first = reply(&server, &["b@example.com"]);
-        any_line(&mut server, &["screen=not_judged", "no answer within 1.0 s"]);
+        any_line(&mut server, &["screen=not_judged", "no answer within 5.0 s"]);
         late.store(true, Ordering::Release);
         poll("the late answer", || is_late.load(Ordering::Acquire).then_some(()));
         if when == "before-250" {

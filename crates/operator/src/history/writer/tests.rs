@@ -7,6 +7,9 @@ use observe::{NextHop, Relay, Stat};
 use std::sync::mpsc::Receiver;
 use tempfile::TempDir;
 
+/// Far longer than the writer takes, on a machine that is busy with something else too.
+const SOON: Duration = Duration::from_secs(120);
+
 struct HistoryTrial {
     place: TempDir,
     history: History,
@@ -70,7 +73,15 @@ impl HistoryTrial {
         });
     }
 
+    /// Waits until all that was recorded is written. A search waits for it too, but not for long.
+    fn settle(&self) {
+        let (tell, told) = mpsc::sync_channel(1);
+        self.history.send(WriterOrder::Flush(tell));
+        told.recv_timeout(SOON).unwrap();
+    }
+
     fn search(&self, text: &str) -> HistoryAnswer {
+        self.settle();
         let expression = crate::history::HistoryExpression::parse(text, clock::unix_us(), 0).unwrap();
         let question = SearchQuestion { expression, limit: 100, ..SearchQuestion::default() };
         self.history.search(&question, SearchLimits::default()).unwrap()
@@ -81,12 +92,14 @@ impl HistoryTrial {
     }
 
     fn show(&self, id: QueueId) -> crate::answers::HistoryMessage {
+        self.settle();
         let question = SearchQuestion { id: Some(id), limit: 1, ..SearchQuestion::default() };
         self.history.search(&question, SearchLimits::default()).unwrap().messages.remove(0)
     }
 
     /// Ends it, and begins another with the same file.
     fn restart(self) -> Self {
+        self.settle();
         self.history.close();
         begin(self.place, self.history.settings.size_max)
     }
@@ -128,6 +141,7 @@ fn pages_follow_each_other_and_a_search_ends_in_time() {
     let trial = trial();
     let all: Vec<QueueId> = (0..700).map(|number| id(1_000 + number)).collect();
     all.iter().for_each(|id| trial.accept(*id, "<a@b.test>", 1));
+    trial.settle();
     let (mut found, mut after) = (Vec::new(), None);
     loop {
         let question = SearchQuestion { after, limit: 300, ..SearchQuestion::default() };
@@ -273,8 +287,8 @@ fn a_damaged_file_is_put_aside_and_the_history_goes_on() {
     trial.search("");
     let trial = trial.restart();
     // The writer looks at the bounds behind the first flush, and not again for some time: the search is what finds it.
-    trial.history.flush();
-    trial.history.flush();
+    trial.settle();
+    trial.settle();
     let path = trial.history.settings.path.clone();
     let length = std::fs::metadata(&path).unwrap().len();
     let mut bytes = std::fs::read(&path).unwrap();
@@ -297,7 +311,7 @@ fn a_file_that_cannot_be_had_drops_entries_and_tells_once() {
     let trial = begin(place, 1 << 30);
     for number in 0..3 {
         trial.accept(id(number + 1), "<a@b.test>", 1);
-        trial.history.flush();
+        trial.settle();
     }
     let status = trial.history.status();
     assert_eq!((status.dropped, status.written), (3, 0));
@@ -349,7 +363,7 @@ fn the_size_holds_while_searches_and_entries_come_all_the_time() {
     let is_small = || (1..=200_000).contains(&trial.history.status().bytes);
     // Each flush is an order to the writer, without a pause in between.
     for _ in 0..50 {
-        trial.history.flush();
+        trial.settle();
         if is_small() {
             break;
         }
@@ -363,7 +377,7 @@ fn damage_that_two_searches_find_puts_one_file_aside() {
     let some = id(1);
     trial.history.send(WriterOrder::PutAside("it is damaged".to_owned(), 0));
     trial.accept(some, "<a@b.test>", 1);
-    trial.history.flush();
+    trial.settle();
     trial.history.send(WriterOrder::PutAside("it is damaged".to_owned(), 0));
     assert_eq!(trial.ids(""), [some.to_string()], "the new file stays");
     let names = std::fs::read_dir(trial.place.path()).unwrap().map(|entry| entry.unwrap().file_name());

@@ -97,17 +97,17 @@ async fn all_lists_are_asked() {
     assert_eq!(server.asked(), asked, "kept answers and exempt clients cost no question");
 }
 
-/// In real time: the answering list has two seconds on loopback, the silent one is waited for that long.
+/// In real time: the answering list has five seconds on loopback, the silent one is waited for that long.
 #[tokio::test]
 async fn a_silent_list_holds_up_nobody_for_long() {
     let server = Server::start(vec![a("99.2.0.192.one.example", "127.0.0.2")]).await;
     server.silence(".dead.example.");
-    let time_max = Duration::from_secs(2);
-    let resolver = server.resolver(Duration::from_secs(20));
+    let time_max = Duration::from_secs(5);
+    let resolver = server.resolver(Duration::from_secs(60));
     let settings = settings(vec![list("dead.example", 5, &[]), list("one.example", 2, &[])], time_max);
     let began = Instant::now();
     let found = ask(&resolver, &settings, &Rights::default(), ip("192.0.2.99")).await;
-    assert!(began.elapsed() < Duration::from_secs(10), "bounded by dnsbl.time_max, not by dns.timeout");
+    assert!(began.elapsed() < Duration::from_secs(40), "bounded by dnsbl.time_max, not by dns.timeout");
     assert_eq!((found.score, found.notes.len()), (2, 1), "{found:?}");
     assert_eq!(found.notes[0].trouble, BlockListError::Unanswered(Failure::TimedOut));
     // The next client does not wait for a list that is known not to answer.

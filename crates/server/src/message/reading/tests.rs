@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 /// Time in which an event must not happen.
 const A_WHILE: Duration = Duration::from_millis(50);
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 fn spool() -> Arc<Spool> {
     spool_with(|config| config.cache_bytes = 0)
