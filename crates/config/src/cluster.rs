@@ -25,6 +25,10 @@ pub struct Cluster {
     pub nkey_file: Option<PathBuf>,
     /// A file with a token and a seed.
     pub credentials_file: Option<PathBuf>,
+    /// A user of the engines' system account, for commands alone; empty: none.
+    pub system_user: String,
+    /// A file whose first line is the password of this user.
+    pub system_password_file: Option<PathBuf>,
     /// TLS is required at the engines.
     pub tls: bool,
     /// CA certificates in PEM that their certificates are judged by; `None`: those of the system.

@@ -120,6 +120,7 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     check.http_tokens(config);
     check.webhooks(config);
     check.cluster(config);
+    check.cluster_system(config);
     if let Some(path) = &config.delivery.classes {
         check.readable("delivery.classes", path, false);
         for fault in files.reason_faults(path) {
@@ -295,6 +296,28 @@ impl Check<'_> {
                 let text = format!("{key}: the user \"{user}\" cannot read {shown}, and connects to the engines");
                 self.add(Severity::Error, key, text, &format!("chgrp {user} {shown}; chmod 0640 {shown}"));
             }
+        }
+    }
+
+    /// Checks the file of the login at the system account. Commands read it as another user than the server's, so a
+    /// fault of it is no reason against a start.
+    fn cluster_system(&mut self, config: &Config) {
+        let key = "cluster.system_password_file";
+        let Some(path) = config.cluster.system_password_file.as_ref().filter(|_| config.cluster.is_used()) else {
+            return;
+        };
+        let shown = path.display();
+        match self.files.look(path) {
+            FileStatus::File { open_to_others: true } => {
+                let text = format!("{key}: every user of this host can read {shown}");
+                self.add(Severity::Warning, key, text, &format!("chmod o-r {shown}"));
+            }
+            FileStatus::Missing | FileStatus::Directory => {
+                let text = format!("{key}: there is no file {shown}, which mailrace cluster leave --node reads");
+                let hint = "copy it from another node of the cluster, or remove cluster.system_user";
+                self.add(Severity::Warning, key, text, hint);
+            }
+            FileStatus::File { .. } | FileStatus::Unreadable(_) => {}
         }
     }
 

@@ -89,6 +89,25 @@ pub(super) static CLUSTER: Section = Section {
         )
         .restart(),
         fixed(
+            "cluster.system_user",
+            at!(cluster.system_user),
+            Kind::Text,
+            "",
+            "system",
+            "user of the system account of the engines; empty for none",
+            "For mailrace cluster leave --node alone, which takes the nats-server of a dead node out of the majority. The \
+             server never uses it.",
+        ),
+        fixed(
+            "cluster.system_password_file",
+            at!(cluster.system_password_file),
+            FILE,
+            "",
+            "/etc/mailrace/cluster.system.secret",
+            "file whose first line is the password of cluster.system_user",
+            "Read by commands; the user of the server need not be able to read it.",
+        ),
+        fixed(
             "cluster.tls",
             at!(cluster.tls),
             Kind::Flag,

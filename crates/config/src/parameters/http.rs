@@ -28,7 +28,8 @@ pub(super) static HTTP: Section = Section {
             "",
             "10.0.0.1:8026",
             "address and port for agent checks of a balancer; empty for none",
-            "Each connection gets a line: ready up and free places of 100, drain, or down. Anybody who reaches it reads it.",
+            "Each connection gets a line: ready up and free places of 100, drain, or down. Anybody who reaches it reads it. \
+             HAProxy needs weight 100 at each server: it rounds a part of 1 down to 0.",
         )
         .restart(),
         fixed(

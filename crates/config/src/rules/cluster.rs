@@ -131,5 +131,29 @@ impl Rules<'_> {
                 "name the user that has this password",
             );
         }
+        self.cluster_system_login();
+    }
+
+    fn cluster_system_login(&mut self) {
+        let cluster = &self.config().cluster;
+        let (user, password) = (("cluster.system_user", 0), ("cluster.system_password_file", 0));
+        match (cluster.system_user.is_empty(), cluster.system_password_file.is_some()) {
+            (false, false) => self.error(
+                &[user, password],
+                "cluster.system_user without cluster.system_password_file".to_owned(),
+                "name the file whose first line is the password, or remove cluster.system_user",
+            ),
+            (true, true) => self.error(
+                &[password, user],
+                "cluster.system_password_file without cluster.system_user".to_owned(),
+                "name the user of the system account that has this password",
+            ),
+            (false, true) if cluster.system_user == cluster.user => self.error(
+                &[user, ("cluster.user", 0)],
+                format!("cluster.system_user: \"{}\" is cluster.user too, and a user has one account", cluster.user),
+                "name a user of the system account of nats-server",
+            ),
+            _ => {}
+        }
     }
 }

@@ -190,6 +190,25 @@ fn files_are_looked_at() {
 }
 
 #[test]
+fn the_file_of_the_system_account_is_no_reason_against_a_start() {
+    let said = |file: &str| -> Vec<(Severity, String)> {
+        let text = format!(
+            "[cluster]\nid = '00112233445566778899aabbccddeeff'\nnode = 1\nengines = 'localhost'\ncopies = 1\n\
+             system_user = 'system'\nsystem_password_file = '{file}'\n"
+        );
+        let loaded = loaded(&text, &[]).unwrap_or_else(|problems| panic!("{}", render(&problems)));
+        check_files(&loaded, &Named).into_iter().map(|problem| (problem.severity, problem.text)).collect()
+    };
+    assert_eq!(said("secret"), []);
+    assert_eq!(said("shut"), [], "the user of the server need not read it");
+    let key = "cluster.system_password_file";
+    let open = format!("{key}: every user of this host can read /etc/a.file");
+    assert_eq!(said("a.file"), [(Severity::Warning, open)]);
+    let missing = format!("{key}: there is no file /etc/missing, which mailrace cluster leave --node reads");
+    assert_eq!(said("missing"), [(Severity::Warning, missing)]);
+}
+
+#[test]
 fn root_needs_neither_a_named_user_nor_a_directory_of_the_control_socket() {
     let text = "control.path = '/missing/control'";
     let said = |machine: &Machine| -> Vec<String> {
