@@ -163,9 +163,9 @@ def second_node(bench, name):
     home, spare = place(bench), bench.world.work / f"spare-{bench.name}"
     spare.mkdir()
     text = (home / "mailrace.toml").read_text()
-    text = text.replace(f"{home}/token", f"{home}/TOKEN").replace(f"{home}/cluster.secret", f"{home}/SECRET")
+    text = text.replace(f"{home}/token", f"{home}/TOKEN").replace(f"{home}/cluster.s", f"{home}/S")
     text = text.replace(str(home) + "/", f"{spare}/").replace(f"{spare}/TOKEN", f"{home}/token")
-    text = text.replace(f"{spare}/SECRET", f"{home}/cluster.secret")
+    text = text.replace(f"{spare}/S", f"{home}/cluster.s")
     # Its engine first is that of node 2, whose monitor is the one beside it.
     text = re.sub(r"\nengines = .*?\n", f'\nengines = ["{NODES[2]}:4222", "{NODES[1]}:4222", "{NODES[3]}:4222"]\n', text)
     for port, other in (("8025", "8035"), ("25", "35"), ("2526", "3526"), ("2527", "3527")):
@@ -298,6 +298,8 @@ def corrupt_hostage(bench):
     """A copy is damaged and its owner is dead: the mail in it stays with the owner, and goes when that is back."""
     owner = 1
     holder = queued_at(bench, owner)
+    # The others have seen the end of the stream: they look every two seconds.
+    time.sleep(5)
     bench.world.nodes[owner].kill()
     bench.world.engines[holder].kill()
     flip(bench, owner, holder)

@@ -41,7 +41,7 @@ BUSY = {"*": {"slow": 0.05}, "d3.rig.test": {"act": "drop", "part": 0.1}}
 HELD = {"d4.rig.test": {"hold": 22}, "d5.rig.test": {"hold": 18}}
 # Checks that later arrivals may change.
 LASTING = ("twice", "foreign", "lost", "body", "owners")
-QUIET_SECONDS = 120
+QUIET_SECONDS = 360
 ADOPTED_SECONDS = 30
 
 
@@ -78,7 +78,7 @@ class Rig:
             if line is not None:
                 process.process.stdin.write(line.encode() + b"\n")
                 process.process.stdin.flush()
-            until(lambda: process.says().count("\n") > heard or not process.runs(), 30)
+            until(lambda: process.says().count("\n") > heard or not process.runs(), 60)
             lines = process.says().splitlines()
             heard += 1
             return lines[heard - 1] if len(lines) >= heard else "no answer"
@@ -225,7 +225,7 @@ class Rig:
 
     def wait_for_quiet(self, name):
         """Waits until all mail has come and nothing is left. Returns what is left."""
-        if not until(lambda: not self.storm.runs(), 90):
+        if not until(lambda: not self.storm.runs(), 300):
             return [f"the storm does not end: {self.storm.says()[-300:]}"]
         if "Traceback" in self.storm.says():
             return [f"the storm failed: {self.storm.says()[-600:]}"]
@@ -233,7 +233,7 @@ class Rig:
         began = time.monotonic()
         if not until(self.world.is_whole, QUIET_SECONDS, 0.5):
             return self.world.shortcomings()
-        if not until(self.world.is_quiet, max(10, QUIET_SECONDS + began - time.monotonic()), 0.5):
+        if not until(self.world.is_quiet, max(60, QUIET_SECONDS + began - time.monotonic()), 0.5):
             return self.world.leftovers()
         return []
 

@@ -27,7 +27,7 @@ hostname = "n{number}.rig.test"
 
 [server]
 user = "root"
-shutdown_grace = "20s"
+shutdown_grace = "1m"
 
 [spool]
 path = "{place}/spool/data"
@@ -157,7 +157,7 @@ class Node(Process):
         """Removes its spool, as a new disk would."""
         remove_within(self.place / "spool")
 
-    def ask(self, *words, seconds=10):
+    def ask(self, *words, seconds=30):
         """What a command about the running server prints; None if it fails or takes too long."""
         words = [self.program, *words, "--control", str(self.place / "control")]
         try:
@@ -214,7 +214,7 @@ class Balancer(Process):
             servers += f"  server n{number} {address}:25 {version} check port 8025 inter 1s fall 2 rise 2\n"
         text = (
             f"global\n  stats socket {self.work}/haproxy.sock mode 600 level admin\n  maxconn 2000\n"
-            "defaults\n  mode tcp\n  timeout connect 2s\n  timeout check 1s\n  timeout client 90s\n  timeout server 90s\n"
+            "defaults\n  mode tcp\n  timeout connect 2s\n  timeout check 3s\n  timeout client 90s\n  timeout server 90s\n"
             "  retries 3\n  option redispatch 1\n"
             f"listen smtp\n  bind {BALANCER}:25\n  balance roundrobin\n  option httpchk GET /healthz/ready\n{servers}"
         )
@@ -250,7 +250,7 @@ class Sink(Process):
         self.behave({})
         addresses = [sink_address(number) for number in range(1, DOMAINS + 1)]
         self.launch(sys.executable, HERE / "sink.py", self.history, self.script, *addresses)
-        if not until(lambda: "ready" in self.says(), 20):
+        if not until(lambda: "ready" in self.says(), 60):
             raise RuntimeError(f"the sink does not start: {self.says()}")
 
     def behave(self, rules):
@@ -332,7 +332,8 @@ class World:
                 done = run(self.program, "cluster", "init", "--name", "rig", *routes, *words)
             else:
                 done = run(self.program, "cluster", "join", "--file", self.work / "n1" / "cluster.join", *words)
-            config.write_text(text + "\n" + json.loads(done.stdout)["toml"] + f"copies = {self.copies}\n")
+            more = f'copies = {self.copies}\ndrain_grace = "10s"\n'
+            config.write_text(text + "\n" + json.loads(done.stdout)["toml"] + more)
 
     def start(self):
         self.make_files()
@@ -342,7 +343,7 @@ class World:
         for node in self.nodes.values():
             node.start()
         self.balancer.start()
-        if not until(self.is_whole, 90, 0.5):
+        if not until(self.is_whole, 300, 0.5):
             raise RuntimeError(f"the cluster does not come up: {self.shortcomings()}")
         for number in NODES:
             words = ["cluster", "verify", "--config", self.work / f"n{number}" / "mailrace.toml"]

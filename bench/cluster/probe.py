@@ -43,7 +43,7 @@ class Conversation:
 
 
 def without_header(address):
-    with socket.create_connection((address, 25), timeout=10) as sock:
+    with socket.create_connection((address, 25), timeout=60) as sock:
         sock.sendall(b"EHLO probe.rig.test\r\n")
         try:
             return sock.makefile("rb").readline().decode(errors="replace").strip() or "closed"

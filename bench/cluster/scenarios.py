@@ -12,8 +12,9 @@ import power
 from members import HERE, Process
 from network import GENERATOR, NODES, inside, run, until
 
-# Holders are asked for three seconds; a fence comes 15 s behind the last block, and 13 s later mail is taken.
-ADOPTION_MAX = 45
+# Holders are asked for three seconds; a fence comes 15 s behind the last block, and 13 s later mail is taken. A busy
+# machine takes longer.
+ADOPTION_MAX = 90
 # What spools and stores lie on: files of this machine, disks whose power can be cut, or such ones that ignore flushes.
 FILES, POWER, IGNORED_FLUSHES = "files", "power", "ignored flushes"
 
@@ -210,12 +211,12 @@ def drain(rig, number):
         rig.expect("mailrace cluster drain", said or "", "draining")
         time.sleep(0.3)
         rig.expect("a new session within cluster.drain_grace", ask("new"), "220")
-        down = until(lambda: rig.world.balancer.sees().get(f"n{number}") == "DOWN", 8)
+        down = until(lambda: rig.world.balancer.sees().get(f"n{number}") == "DOWN", 30)
         rig.expect("HAProxy at a node that drains", "DOWN" if down else "UP", "DOWN")
         seen = [line for line in rig.world.balancer.log_of_checks() if f"smtp/n{number} is DOWN" in line][-1:]
         answer = "503" if any("code: 503" in line for line in seen) else str(seen)
         rig.expect("the health check of HAProxy at a node that drains", answer, "503")
-        refused = until(lambda: ask("new").startswith("421"), 8)
+        refused = until(lambda: ask("new").startswith("421"), 30)
         rig.expect("a new session behind cluster.drain_grace", "421" if refused else "no 421", "421")
         rig.expect("the server while a transaction is open", "runs" if rig.world.nodes[number].runs() else "ended", "runs")
         hashed, _, reply = ask("end").partition(" ")
@@ -237,13 +238,13 @@ def leave(rig, number):
 
 def ends(rig, number, how):
     """Waits for a server that was told to end."""
-    ended = until(lambda: not rig.world.nodes[number].runs(), 40)
+    ended = until(lambda: not rig.world.nodes[number].runs(), 150)
     status = rig.world.nodes[number].process.returncode
     rig.expect(f"the end of node {number} by {how}", f"status {status}" if ended else "it runs", "status 0")
 
 
 def is_whole_behind(rig, number):
-    whole = until(rig.world.is_whole, 60, 0.3)
+    whole = until(rig.world.is_whole, 180, 0.3)
     rig.expect(f"the cluster behind node {number}", "" if whole else str(rig.world.shortcomings()), "")
 
 
@@ -306,10 +307,10 @@ FAULTS = {
     "disk-lost": Fault(lose_disk, start_both, 20, **GONE),
     "disk-new": Fault(lose_disk, start_both, 3, storm=15, **CUT),
     "store-lost": Fault(lose_store, start_engine, 5),
-    "drain": Fault(drain, start_node, 0.5, planned=True, storm=8),
+    "drain": Fault(drain, start_node, 0.5, planned=True, storm=13),
     "restart": Fault(restart, nothing, 5, planned=True, storm=10),
     "leave": Fault(leave, start_both, 10, planned=True),
-    "rolling": Fault(roll, nothing, 0.5, planned=True, storm=30),
+    "rolling": Fault(roll, nothing, 0.5, planned=True, storm=45),
     "power-1": Fault(power.cut_node, power.return_power, 5, storm=15, disks=POWER, **CUT),
     "power-1-late": Fault(power.cut_node, power.return_power, 20, disks=POWER, **GONE),
     "power-all": Fault(power.cut_all, power.return_power, 4, gap=None, disks=POWER, **CUT),

@@ -22,7 +22,7 @@ pub struct AbsentStream {
 pub enum AbsentState {
     /// Its tail was not read yet.
     Unread,
-    /// Nothing was ever written to it.
+    /// The engine has no block of it: nothing was ever written to it, or the engine has lost all.
     Empty,
     /// No adopter has fenced it.
     Owned {

@@ -156,6 +156,18 @@ impl Claim {
         Ok(Self { adopter: None, ..decided })
     }
 
+    /// The value by which the owner decides that first copies in its stream are adopted, for all epochs before `held`,
+    /// its last fence, that are not decided about.
+    ///
+    /// # Errors
+    /// `Superseded`: an adopter has the stream, or may have it.
+    pub fn decided_by_owner(self, owner: NodeId, incarnation: Incarnation, held: Epoch) -> Result<Self, ClaimError> {
+        if self.adopter.is_some_and(|adopter| adopter != owner) && self.epoch > held {
+            return Err(ClaimError::Superseded { epoch: self.epoch, by: self.adopter });
+        }
+        Ok(self.decided(incarnation, Epoch(held.0.saturating_sub(1)), AdoptedCopy::First))
+    }
+
     /// The value after the owner fenced the stream again behind a finished adoption. An adopter that has fenced it once
     /// more since then keeps it.
     #[must_use]

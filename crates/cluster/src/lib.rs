@@ -77,6 +77,7 @@ pub use membership::{
     judge_own_entry,
 };
 pub use node::Node;
+pub use owner::OwnershipDoubt;
 pub use record::{
     Accepted, Adopted, Completion, Fence, Outcome, Piece, PieceList, RECIPIENTS_MAX, Record, StoredBody, Twin,
 };

@@ -14,7 +14,7 @@ use crate::adopter::{Adopter, OpenParts};
 use crate::coordination::CoordinationReply;
 use crate::identity::{NodeId, StreamId};
 use crate::membership::{DepartureMark, Membership, MembershipError, NODE_PREFIX, NodeEntry};
-use crate::owner::Owner;
+use crate::owner::{Owner, OwnershipDoubt};
 use crate::record::{Completion, Outcome};
 use crate::rendezvous::holders_of;
 use crate::replica_log::LogReply;
@@ -97,6 +97,7 @@ impl Node {
         }
         self.choose_adopters(now);
         self.follow_orders(now);
+        self.follow_open_parts(now);
         loop {
             if let Some(action) = self.owner.poll(now) {
                 return Some(action);
@@ -159,6 +160,25 @@ impl Node {
         }
     }
 
+    /// Tells the adopters of parts that an earlier start left open whether they may go on, and the owner when none is
+    /// left.
+    fn follow_open_parts(&mut self, now: Duration) {
+        let resumed = self.adopters.iter().filter(|(_, adopter)| adopter.is_resumed());
+        let own: BTreeSet<StreamId> = resumed.map(|(stream, _)| *stream).collect();
+        if own.is_empty() {
+            if self.open_parts.is_known() {
+                self.owner.end_former_parts();
+            }
+            return;
+        }
+        let (members, owner) = (&self.membership, &self.owner);
+        let is_absent = |node: &NodeId| members.is_fresh(now) && members.entry(*node).is_none();
+        for (stream, adopter) in self.adopters.iter_mut().filter(|(stream, _)| own.contains(stream)) {
+            let absent = Some(stream.owner).filter(is_absent);
+            adopter.set_former_copies(owner.knows_former_mail(&own, absent));
+        }
+    }
+
     /// The next time at which [`Node::poll`] has something to do, if no event comes before.
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
@@ -190,7 +210,9 @@ impl Node {
                     adopter.claim_answered(now, &self.membership, token, reply);
                 }
             }
-            Purpose::AdopterParts => self.open_parts.answered(&self.settings, reply),
+            Purpose::AdopterParts => {
+                self.open_parts.answered(now, &self.settings, &self.streams, token.attempt, reply);
+            }
             Purpose::Limit(number) => self.limits.answered(now, number, token.attempt, reply),
             Purpose::OwnerClaim(_) => self.owner.claim_answered(now, token, reply),
             _ => {
@@ -281,9 +303,10 @@ impl Node {
         self.owner.completed(now, Completion { id, recipient, outcome });
     }
 
-    /// Recipients of a message were held or released in the local log: its copies are written again.
-    pub fn changed(&mut self, now: Duration, id: QueueId, is_held: bool) {
-        self.owner.changed(now, id, is_held);
+    /// Recipients of a message were held, released or given another destination in the local log: its copies are
+    /// written again. `at_once` is false after a release: a copy that is late then has the message held, as it was.
+    pub fn changed(&mut self, now: Duration, id: QueueId, at_once: bool) {
+        self.owner.changed(now, id, at_once);
     }
 
     /// True if a delivery of this message may start now.
@@ -300,6 +323,19 @@ impl Node {
     #[must_use]
     pub fn may_send_final_dot(&self, now: Duration, id: QueueId) -> bool {
         self.membership.refusal().is_none() && self.owner.may_send_final_dot(now, id)
+    }
+
+    /// The reason why an operator must not end this message by hand now, without a delivery; `None` if he may.
+    ///
+    /// As before a delivery, this looks at ownership and at completions that the holders do not have yet. A node that
+    /// is drained owns its mail until it gives it up, so mail may be ended there. Mail without a copy may always be.
+    #[must_use]
+    pub fn doubt_about_end(&self, now: Duration, id: QueueId) -> Option<OwnershipDoubt> {
+        if self.owner.is_here_alone(id) {
+            return None;
+        }
+        let refused = self.membership.refusal().map(|_| OwnershipDoubt::Refused);
+        refused.or_else(|| self.owner.doubt_about_end(now, id))
     }
 
     /// Takes a report on a next hop with a limit that all nodes keep together, and returns what may be done there until
@@ -483,7 +519,9 @@ impl Node {
             .filter_map(|stream| {
                 let adopter = self.adopters.get(stream)?;
                 let why = if has_majority { adopter.hostage_reason(now)? } else { HostageReason::NoMajority };
-                Some(HostageStatus { stream: *stream, messages: adopter.live(), why })
+                // Blocks that are lost may have had mail behind the last count.
+                let messages = adopter.live().filter(|_| why != HostageReason::Damaged);
+                Some(HostageStatus { stream: *stream, messages, why })
             })
             .filter(|hostage| hostage.messages != Some(0))
             .collect()

@@ -70,7 +70,7 @@ pub struct Accepted {
     pub body: StoredBody,
 }
 
-/// The second copy of a message.
+/// The other one of two copies of a message, as a record names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Twin {
     /// Its stream.
@@ -123,7 +123,7 @@ pub enum Outcome {
     Delivered,
     /// It failed, and a report is queued where one was due.
     Failed,
-    /// The owner holds it under another copy.
+    /// This copy ends; the message lives on by another one, here or at the node that adopted it.
     Moved,
     /// The client got no 250, or an operator removed it.
     Withdrawn,

@@ -88,10 +88,18 @@ pub struct Sabotage {
     pub no_wait: bool,
     /// An adopter by order of an operator does not wait for the end of the owner's time.
     pub no_wait_by_hand: bool,
+    /// An adopter with a new disk goes on at once with a part that it began with the disk before.
+    pub no_former_copies: bool,
     /// An adopter does not apply DONE records.
     pub no_done: bool,
     /// An adopter and an owner change the claim without looking at its content.
     pub no_claim: bool,
+    /// An owner writes a first copy again in a later epoch without a decision in the claim.
+    pub no_decision: bool,
+    /// An owner counts copies that the claim says it has back.
+    pub keeps_moved: bool,
+    /// An adopter of second copies leaves mail to a holder of first copies that looks alive, and ends them.
+    pub no_first_wait: bool,
 }
 
 impl Settings {

@@ -10,6 +10,8 @@ pub struct OwnerCounts {
     pub messages: usize,
     /// Without a copy, although one is wanted (`mr_unreplicated_messages`).
     pub unreplicated: usize,
+    /// With one copy, although two are wanted (`copies = 3`).
+    pub with_fewer_copies: usize,
     /// With a copy in a stream that may have another owner now.
     pub waiting_for_stream: usize,
     /// Blocks in all streams of this node, as far as they are known.

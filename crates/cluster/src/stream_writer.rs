@@ -150,6 +150,8 @@ pub(crate) struct StreamWriter {
     filling_octets: usize,
     live: u64,
     attempts: u64,
+    /// The last record that was pushed is RELEASE.
+    is_given_up: bool,
     /// The buffer of the last stored block, for the next one.
     spare: BytesMut,
     /// When the last stored append was first sent.
@@ -172,6 +174,7 @@ impl StreamWriter {
             filling_octets: 0,
             live: 0,
             attempts: 0,
+            is_given_up: false,
             spare: BytesMut::new(),
             proven_at: None,
             last_sent_at: Duration::ZERO,
@@ -181,7 +184,7 @@ impl StreamWriter {
     /// Asks for the tail, as the first step of opening the lane. An ended writer begins anew.
     pub(crate) fn read_tail(&mut self, at: Duration) {
         self.sent.clear();
-        self.is_fencing = false;
+        (self.is_fencing, self.is_given_up) = (false, false);
         self.proven_at = None;
         self.state = State::TailWanted(at);
     }
@@ -190,7 +193,7 @@ impl StreamWriter {
     pub(crate) fn close(&mut self) {
         self.sent.clear();
         drop(self.take_unsent());
-        self.is_fencing = false;
+        (self.is_fencing, self.is_given_up) = (false, false);
         self.proven_at = None;
         self.state = State::Closed;
     }
@@ -213,7 +216,7 @@ impl StreamWriter {
         let (number, crc) = header.unwrap_or_default();
         self.last = Position { sequence: tail.sequence, number, crc };
         self.epoch = epoch;
-        self.is_fencing = true;
+        (self.is_fencing, self.is_given_up) = (true, false);
         self.state = State::Ready;
         let fence = Record::Fence(Fence { epoch, by: self.settings.writer, is_adoption });
         self.filling_octets += fence.octets();
@@ -223,12 +226,14 @@ impl StreamWriter {
     /// Adds a record to the block that fills. `local` is its local sequence, or 0.
     pub(crate) fn push(&mut self, record: Record, local: u64) {
         self.filling_octets += record.octets();
+        self.is_given_up = matches!(record, Record::Release);
         self.filling.push_back((record, local));
     }
 
     /// Takes back the records that no append contains.
     pub(crate) fn take_unsent(&mut self) -> Vec<Record> {
         self.filling_octets = 0;
+        self.is_given_up &= self.filling.is_empty();
         std::mem::take(&mut self.filling).into_iter().map(|(record, _)| record).collect()
     }
 
@@ -249,6 +254,11 @@ impl StreamWriter {
         matches!(self.state, State::Ready | State::Sent) && !self.is_fencing
     }
 
+    /// True after a fence of another node or damage: nothing is written until `read_tail` or `fence`.
+    pub(crate) const fn has_ended(&self) -> bool {
+        matches!(self.state, State::Ended)
+    }
+
     /// True when all that was pushed is stored.
     #[must_use]
     pub(crate) fn is_drained(&self) -> bool {
@@ -260,6 +270,13 @@ impl StreamWriter {
     pub(crate) fn has_no_mail(&self) -> bool {
         let is_plain = |record: &Record| matches!(record, Record::Heartbeat { .. });
         self.filling.is_empty() && self.sent.iter().all(|sent| sent.records.iter().all(is_plain))
+    }
+
+    /// True when RELEASE is the last record that was pushed. No heartbeat follows it: an adopter takes a stream at once
+    /// only while RELEASE is its last record.
+    #[must_use]
+    pub(crate) const fn is_given_up(&self) -> bool {
+        self.is_given_up
     }
 
     /// When the last stored append was sent; no other node had fenced the stream then.
@@ -289,8 +306,12 @@ impl StreamWriter {
             State::TailAsked(at) => Some(at + self.settings.append_timeout),
             State::Sent => self.sent.first().map(|sent| sent.attempt_at + self.settings.append_timeout),
             State::Ready if !self.filling.is_empty() => Some(Duration::ZERO),
-            State::Ready => self.settings.heartbeat.map(|interval| self.last_sent_at + interval),
+            State::Ready => self.heartbeat_at(),
         }
+    }
+
+    fn heartbeat_at(&self) -> Option<Duration> {
+        self.settings.heartbeat.filter(|_| !self.is_given_up).map(|interval| self.last_sent_at + interval)
     }
 
     /// Returns the next request with the number that its answer must carry. Call it until it returns `None`.
@@ -325,7 +346,7 @@ impl StreamWriter {
                 (self.sent.len() < self.settings.window && !self.filling.is_empty()).then(|| self.seal(now))
             }
             State::Ready => {
-                let beats = self.settings.heartbeat.is_some_and(|interval| now >= self.last_sent_at + interval);
+                let beats = self.heartbeat_at().is_some_and(|at| now >= at);
                 if self.filling.is_empty() && beats {
                     self.push(Record::Heartbeat { live: self.live }, 0);
                 }

@@ -178,12 +178,7 @@ impl Nats {
 
     /// An answer of the monitor.
     pub fn ask_monitor(&self, path: &str) -> Option<serde_json::Value> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.monitor_port)).ok()?;
-        stream.set_read_timeout(Some(MONITOR_TIME)).ok()?;
-        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+        ask_monitor(self.monitor_port, path)
     }
 
     /// Kills it at once (`kill -9`).
@@ -224,6 +219,30 @@ impl Nats {
         std::fs::write(self.config(), format!("{conf}\n{lines}\n")).expect("written");
     }
 
+    /// Changes an octet of what its streams hold behind this text, as a bad disk does; it must not run. Returns how
+    /// often the text was found.
+    pub fn damage_behind(&self, text: &[u8]) -> usize {
+        let mut folders = vec![self.dir.path().join("store")];
+        let mut found = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a directory") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|name| name == "blk") {
+                    let mut octets = std::fs::read(&path).expect("read");
+                    let places = octets.windows(text.len()).enumerate().filter(|(_, part)| *part == text);
+                    for place in places.map(|(at, _)| at + text.len()).collect::<Vec<_>>() {
+                        octets[place] ^= 0xff;
+                        found += 1;
+                    }
+                    std::fs::write(&path, octets).expect("written");
+                }
+            }
+        }
+        found
+    }
+
     /// Removes all of its streams, as a replaced disk does; it must not run.
     pub fn lose_data(&self) {
         std::fs::remove_dir_all(self.dir.path().join("store")).expect("it had some");
@@ -251,6 +270,16 @@ pub fn spawn(program: &Path, configuration: &Path) -> Child {
     );
     let command = command.arg("-c").arg(configuration).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::null()).spawn().expect("it runs")
+}
+
+/// An answer of the monitor on this port.
+pub fn ask_monitor(port: u16, path: &str) -> Option<serde_json::Value> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    stream.set_read_timeout(Some(MONITOR_TIME)).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
 }
 
 /// Waits until all of these servers know the same leader of JetStream, and all the others.

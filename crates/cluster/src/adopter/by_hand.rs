@@ -43,6 +43,11 @@ impl TailView {
             adopted_upto: block.records.iter().filter_map(upto).last().unwrap_or(0),
         }
     }
+
+    /// True when the engine has no block of the stream.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.writer.is_none()
+    }
 }
 
 impl Adopter {

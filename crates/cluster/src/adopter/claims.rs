@@ -1,10 +1,12 @@
 //! The adopter's side of the claim: the first copies that are gone, and the next part.
 
 use super::content::Part;
+use super::watch::STUCK_SILENCES;
 use super::{Adopter, FirstCopies, Step};
 use crate::action::{Action, Report, Token};
 use crate::claim::{AdoptedCopy, Claim, ClaimError};
 use crate::coordination::{CoordinationReply, KeyValue};
+use crate::identity::{Epoch, Incarnation, StreamId};
 use crate::membership::Membership;
 use crate::status::HostageReason;
 use std::collections::BTreeMap;
@@ -29,10 +31,11 @@ impl Adopter {
             (Step::Watching, CoordinationReply::Found(found)) => self.note_claim(found.as_ref()),
             (Step::Firsts { .. }, CoordinationReply::Found(found)) => self.judge_first(now, members, found),
             (Step::Firsts { .. }, CoordinationReply::Written { .. }) => {
-                if let Some(first) = self.firsts_left.pop_front()
-                    && let Some(claim) = self.firsts.get_mut(&first.stream)
-                {
-                    *claim = std::mem::take(claim).decided(first.incarnation, first.epoch, AdoptedCopy::Second);
+                if let Some(first) = self.to_decide.pop_front() {
+                    let copy = self.decides(first.stream);
+                    if let Some(claim) = self.firsts.get_mut(&first.stream) {
+                        *claim = std::mem::take(claim).decided(first.incarnation, first.epoch, copy);
+                    }
                 }
                 self.ask_at = now;
             }
@@ -52,21 +55,56 @@ impl Adopter {
         }
     }
 
-    /// Decides whether mail whose first copy is in another stream is taken from here.
+    /// Asks which copies count of messages whose second copies are here, and decides about first copies that are.
+    pub(super) fn begin_firsts(&mut self, now: Duration, fence: u64) {
+        let firsts = self.content.first_streams().into_iter();
+        let firsts = firsts.map(|((stream, incarnation), epoch)| FirstCopies { stream, incarnation, epoch });
+        self.to_decide = firsts.collect();
+        let before = Epoch(self.writer.epoch().0.saturating_sub(1));
+        if let (Some(incarnation), false) = (self.content.owner, self.to_decide.is_empty()) {
+            self.to_decide.push_front(FirstCopies { stream: self.stream, incarnation, epoch: before });
+        }
+        self.firsts_since = now;
+        self.step = Step::Firsts { fence };
+    }
+
+    /// Looks at the claim that decides about first copies. Second copies stay until it has decided: the record of this
+    /// adoption would be their end.
     fn judge_first(&mut self, now: Duration, members: &Membership, found: Option<KeyValue>) {
-        let Some(FirstCopies { stream: first, incarnation, epoch }) = self.firsts_left.front().copied() else { return };
+        let Some(FirstCopies { stream: first, incarnation, epoch }) = self.to_decide.front().copied() else { return };
         let revision = found.as_ref().map_or(0, |kv| kv.revision);
         let Some(claim) = read_claim(found.as_ref()) else { return };
         let is_settled = claim.decision(incarnation, epoch).is_some();
         self.firsts.insert(first, claim.clone());
-        if is_settled || members.entry(first.holder).is_some() || !members.is_fresh(now) {
-            self.firsts_left.pop_front();
-            self.ask_at = now;
-        } else {
-            // Its holder is gone with the owner: from now on no adopter of that stream takes such mail.
-            let decided = claim.decided(incarnation, epoch, AdoptedCopy::Second);
+        self.ask_at = now;
+        let is_left = members.is_fresh(now) && members.entry(first.holder).is_none();
+        let is_stuck = now >= self.firsts_since + self.settings.silence * STUCK_SILENCES;
+        // Nothing is taken of an owner that is back, but for a part that is open already.
+        let is_moot = is_settled || self.is_owner_back(members);
+        if is_moot || self.settings.sabotage.no_first_wait && !is_left {
+            self.to_decide.pop_front();
+        } else if is_left || is_stuck || first == self.stream {
+            // The holder is gone with the owner, or does not adopt: no adopter of that stream takes such mail any more.
+            let decided = claim.decided(incarnation, epoch, self.decides(first));
             self.put_claim(now, first, &decided, revision);
+        } else {
+            // Its holder is about to decide, or its entry in the membership is about to expire.
+            self.to_decide.rotate_left(1);
+            self.ask_at = now + self.settings.tail_interval;
         }
+    }
+
+    fn has_undecided_firsts(&self) -> bool {
+        let is_open = |((stream, incarnation), epoch): (&(StreamId, Incarnation), &Epoch)| {
+            let claim = self.firsts.get(stream);
+            claim.is_none_or(|claim| claim.decision(*incarnation, *epoch).is_none())
+        };
+        !self.settings.sabotage.no_first_wait && self.content.first_streams().iter().any(is_open)
+    }
+
+    /// The copies that this adopter has counted when the claim of a stream leaves it open.
+    fn decides(&self, first: StreamId) -> AdoptedCopy {
+        if first == self.stream { AdoptedCopy::First } else { AdoptedCopy::Second }
     }
 
     fn begin_part(&mut self, now: Duration, fence: u64) {
@@ -79,18 +117,29 @@ impl Adopter {
         let revision = found.as_ref().map_or(0, |kv| kv.revision);
         let Some(claim) = read_claim(found.as_ref()) else { return };
         self.is_claim_sent = false;
-        if claim.adopter.is_some_and(|adopter| adopter != self.settings.node) {
+        let is_own_open = claim.adopter == Some(self.settings.node) && claim.adopted_upto > self.content.finished_upto;
+        if claim.adopter.is_some_and(|adopter| adopter != self.settings.node) || self.is_resumed && !is_own_open {
             // It names another node only behind the record of a part of this one.
             self.release_open_part();
         }
+        let knows_former = self.knows_former_copies || self.settings.sabotage.no_former_copies;
+        if is_own_open && self.content.is_of_former_disk && !knows_former {
+            // Messages of the part have copies of the earlier disk. The list of those that others adopt is awaited.
+            self.resume_part();
+            self.ask_at = now + self.settings.tail_interval;
+            return;
+        }
         self.is_handing_back = self.is_owner_back(members);
+        if !self.is_handing_back && self.has_undecided_firsts() {
+            // The owner was back when they were asked for, and is gone again.
+            return self.begin_firsts(now, fence);
+        }
         self.part = if self.is_handing_back {
             Part { upto: self.content.finished_upto, is_last: true, messages: BTreeMap::new() }
         } else {
             self.content.part(&claim, &self.firsts, fence, self.settings.part_messages_max)
         };
         // A part that this node began before a crash must be ended, even if the owner is back.
-        let is_own_open = claim.adopter == Some(self.settings.node) && claim.adopted_upto > self.content.finished_upto;
         if self.is_handing_back && is_own_open {
             self.part = self.content.part(&claim, &self.firsts, claim.adopted_upto, usize::MAX);
             self.part.messages.retain(|_, sequence| *sequence <= claim.adopted_upto);

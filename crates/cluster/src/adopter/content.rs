@@ -39,6 +39,10 @@ pub(super) struct StreamContent {
     last: u64,
     /// The owner's last block gave the stream up as planned.
     pub(super) is_released: bool,
+    /// Mail was handed back, and its owner has written nothing since: it may have gone on in another stream.
+    pub(super) is_handed_back: bool,
+    /// A node with this number and another disk has fenced it since the owner's last block.
+    pub(super) is_of_former_disk: bool,
     /// The life of the owner's log that wrote its last block.
     pub(super) owner: Option<Incarnation>,
     /// The epoch of that block.
@@ -78,7 +82,9 @@ impl StreamContent {
         let is_owners = block.header.writer == stream.owner && !block.is_of_adoption();
         if is_owners {
             self.note_owner(block.header.incarnation, block.header.epoch);
-            self.first_fence = 0;
+            (self.first_fence, self.is_of_former_disk, self.is_handed_back) = (0, false, false);
+        } else if block.header.writer == settings.node {
+            self.is_of_former_disk |= block.header.incarnation != settings.incarnation;
         }
         for record in block.records {
             match record {
@@ -101,6 +107,7 @@ impl StreamContent {
                 Record::Adopted(adopted) => {
                     self.finished_upto = self.finished_upto.max(adopted.upto);
                     self.live.retain(|_, message| message.sequence > adopted.upto);
+                    self.is_handed_back |= adopted.is_last && !self.live.is_empty();
                 }
                 Record::Done(_) | Record::Fence(_) | Record::Heartbeat { .. } | Record::Piece(_) => {}
             }
@@ -129,6 +136,11 @@ impl StreamContent {
         }
     }
 
+    /// True when mail is left that no adopter has looked at.
+    pub(super) fn has_rest(&self) -> bool {
+        self.live.values().any(|message| message.sequence > self.finished_upto)
+    }
+
     pub(super) fn get(&self, id: QueueId) -> Option<&LiveMessage> {
         self.live.get(&id)
     }
@@ -147,7 +159,7 @@ impl StreamContent {
 
     /// Chooses the next part: all mail of the blocks behind the last part, up to a number of messages.
     ///
-    /// `firsts` has the claims of other streams with first copies.
+    /// `firsts` has the claims of the streams with first copies.
     pub(super) fn part(
         &self,
         claim: &Claim,

@@ -48,6 +48,8 @@ const TAKING_MAX: usize = 256;
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Watching,
+    /// The adoption has ended, perhaps by handing mail back: what is left is looked for from this sequence on.
+    Looking(u64),
     /// The fence is wanted if the tail still has this sequence.
     Opening(u64),
     Waiting {
@@ -58,7 +60,7 @@ enum Step {
         next: u64,
         fence: u64,
     },
-    /// The claims of other streams are asked for, one after the other.
+    /// The claims that decide about first copies are asked for, one after the other, until all of them have.
     Firsts {
         fence: u64,
     },
@@ -84,7 +86,7 @@ struct Fetch {
     octets: BytesMut,
 }
 
-/// First copies in another stream of messages whose second copies are in this one.
+/// First copies of messages in one stream; their second copies are in another one.
 #[derive(Clone, Copy, Debug)]
 struct FirstCopies {
     stream: StreamId,
@@ -104,18 +106,29 @@ pub(crate) struct Adopter {
     /// The sequence at the tail, and since when this node has seen it.
     seen: Option<(u64, Duration)>,
     content: StreamContent,
-    /// Claims of other streams with first copies.
+    /// The claims that decide about first copies, as they were last read.
     firsts: BTreeMap<StreamId, Claim>,
-    /// Those to ask for.
-    firsts_left: VecDeque<FirstCopies>,
+    /// First copies whose claims are asked for until they have decided about them. Those in the own stream come first,
+    /// since other adopters wait for them; then those in other streams, whose second copies are here.
+    to_decide: VecDeque<FirstCopies>,
+    /// Since when they are asked for.
+    firsts_since: Duration,
     part: Part,
     waiting: BTreeSet<QueueId>,
     large: VecDeque<(Accepted, PieceList)>,
     fetch: Option<Fetch>,
     taken: usize,
     is_handing_back: bool,
+    /// The life of the owner that the rest of the mail was handed back to, until it opens the stream.
+    handed_back: Option<Incarnation>,
+    /// The sequence of the end of an adoption behind which `handed_back` is known.
+    known_end: u64,
     /// This node wrote a claim and has not recorded its part yet.
     has_open_part: bool,
+    /// The open part may be one that an earlier start of this node began. Then `has_open_part` holds too.
+    is_resumed: bool,
+    /// No other node can take over what an earlier disk of this node copied, except what `Owner` knows of.
+    knows_former_copies: bool,
     /// A claim of the next part was sent, and its answer is not known.
     is_claim_sent: bool,
     /// When the tail was last read, or when this node began to watch.
@@ -170,14 +183,19 @@ impl Adopter {
             seen: None,
             content: StreamContent::default(),
             firsts: BTreeMap::new(),
-            firsts_left: VecDeque::new(),
+            to_decide: VecDeque::new(),
+            firsts_since: now,
             part: Part::default(),
             waiting: BTreeSet::new(),
             large: VecDeque::new(),
             fetch: None,
             taken: 0,
             is_handing_back: false,
+            handed_back: None,
+            known_end: 0,
             has_open_part: false,
+            is_resumed: false,
+            knows_former_copies: false,
             is_claim_sent: false,
             watched_at: now,
             live: None,
@@ -205,12 +223,22 @@ impl Adopter {
     /// must become deliverable even if this node need not watch the stream any more.
     pub(crate) fn is_active(&self) -> bool {
         let has_results = !self.released.is_empty() || !self.adopted.is_empty() || !self.outbox.is_empty();
-        self.step != Step::Watching || self.has_open_part || has_results
+        !matches!(self.step, Step::Watching | Step::Looking(_)) || self.has_open_part || has_results
     }
 
     /// Goes on with a part that an earlier start of this node may have left open.
     pub(crate) fn resume_part(&mut self) {
-        self.has_open_part |= self.step == Step::Watching;
+        (self.has_open_part, self.is_resumed) = (true, true);
+    }
+
+    /// True until it is known that no earlier start of this node left a part open, or that part is over.
+    pub(crate) const fn is_resumed(&self) -> bool {
+        self.is_resumed
+    }
+
+    /// Sets whether the ends of all streams are known that an earlier disk of this node wrote.
+    pub(crate) const fn set_former_copies(&mut self, are_known: bool) {
+        self.knows_former_copies = are_known;
     }
 
     /// Sets the version of the blocks to come.
@@ -222,7 +250,7 @@ impl Adopter {
     /// The adoption under way, if there is one.
     pub(crate) fn status(&self) -> Option<AdoptionStatus> {
         let step = match self.step {
-            Step::Watching | Step::Opening(_) => return None,
+            Step::Watching | Step::Looking(_) | Step::Opening(_) => return None,
             Step::Waiting { .. } => "wait",
             Step::Scanning { .. } => "scan",
             Step::Firsts { .. } | Step::Claiming { .. } => "claim",
@@ -237,9 +265,11 @@ impl Adopter {
         self.live.map(|live| live.saturating_sub(self.taken as u64))
     }
 
-    /// The live messages of the stream by the last heartbeat, `None` if this node has seen none; 0 behind an adoption.
+    /// The live messages of the stream by the last heartbeat, `None` if this node has seen none; 0 behind an adoption,
+    /// `None` if that handed mail back which nothing has followed.
     pub(crate) fn copies_held(&self) -> Option<u64> {
-        if self.is_over { Some(0) } else { self.live() }
+        let has_rest = self.handed_back.is_some() && self.known_end >= self.highest;
+        if self.is_over { (!has_rest).then_some(0) } else { self.live() }
     }
 
     /// True when the tail of the stream has not moved for long.
@@ -250,7 +280,10 @@ impl Adopter {
     /// The reason why the mail of an absent owner waits, if it does not wait for this node's own steps.
     pub(crate) fn hostage_reason(&self, now: Duration) -> Option<HostageReason> {
         let is_unread = now >= self.watched_at + self.settings.silence;
+        // An owner fences a stream when it makes it: one without a block is lost, unless the owner died in between.
+        let is_empty = self.is_silent(now) && self.tail.as_ref().is_some_and(TailView::is_empty);
         let reason = self.stopped.or_else(|| is_unread.then_some(HostageReason::HolderOutOfReach));
+        let reason = reason.or_else(|| is_empty.then_some(HostageReason::Damaged));
         reason.filter(|_| self.step == Step::Watching)
     }
 
@@ -325,8 +358,10 @@ impl Adopter {
         let again = now + self.settings.append_timeout;
         match self.step {
             Step::Watching if self.wants_claim => self.ask_claim(now, self.stream),
+            // No answer.
+            Step::Looking(_) => self.watch(now, self.settings.heartbeat),
             Step::Scanning { next, .. } => self.ask_scan(now, Lane::Messages, next),
-            Step::Firsts { fence } => match self.firsts_left.front() {
+            Step::Firsts { fence } => match self.to_decide.front() {
                 Some(first) => self.ask_claim(now, first.stream),
                 None => {
                     self.step = Step::Claiming { fence };
@@ -386,6 +421,9 @@ impl Adopter {
             }
             Purpose::AdopterScan(_) if token.attempt == self.attempt => match reply {
                 LogReply::Scanned { blocks, is_end } => self.scanned(now, blocks, is_end),
+                // Bodies that are lost are missed when they end; the records behind them may be there.
+                LogReply::NoStream if self.fetch.is_some() => self.scanned(now, Vec::new(), true),
+                LogReply::NoStream => self.lose_stream(now),
                 _ => self.ask_at = now + self.settings.tail_interval,
             },
             _ => {}

@@ -1,6 +1,6 @@
 //! Taking a part over: its messages are read, stored in the own log and copied, and then recorded in the stream.
 
-use super::{Adopter, FirstCopies, Step};
+use super::{Adopter, Step};
 use crate::action::{Action, Purpose, Report};
 use crate::block::BlockError;
 use crate::identity::Lane;
@@ -15,6 +15,9 @@ impl Adopter {
     pub(super) fn scanned(&mut self, now: Duration, blocks: Vec<(u64, Bytes)>, is_end: bool) {
         self.ask_at = now;
         match self.step {
+            Step::Looking(next) => self.look_at_rest(now, next, blocks, is_end),
+            // Its own fence is gone too.
+            Step::Scanning { next: 1, .. } if is_end && blocks.is_empty() => self.lose_stream(now),
             Step::Scanning { next, fence } => {
                 let mut after = next;
                 for (sequence, octets) in blocks {
@@ -31,14 +34,10 @@ impl Adopter {
                     }
                 }
                 if after > fence || is_end {
-                    if self.content.finished_upto >= self.part.upto {
+                    if self.content.finished_upto >= self.part.upto && !self.is_resumed {
                         self.release_open_part();
                     }
-                    let firsts = self.content.first_streams().into_iter();
-                    let firsts =
-                        firsts.map(|((stream, incarnation), epoch)| FirstCopies { stream, incarnation, epoch });
-                    self.firsts_left = firsts.collect();
-                    self.step = Step::Firsts { fence };
+                    self.begin_firsts(now, fence);
                 } else {
                     self.step = Step::Scanning { next: after, fence };
                 }
@@ -58,6 +57,24 @@ impl Adopter {
                 self.step = Step::Taking { next: after, fence };
             }
             _ => {}
+        }
+    }
+
+    /// Reads a stream behind the end of its adoption, to learn whether mail was handed back.
+    fn look_at_rest(&mut self, now: Duration, next: u64, blocks: Vec<(u64, Bytes)>, is_end: bool) {
+        let mut after = next;
+        for (sequence, octets) in blocks {
+            after = after.max(sequence + 1);
+            // Mail of a block that cannot be read waits for its owner.
+            drop(self.content.read(&self.settings, self.stream, sequence, &octets));
+        }
+        if is_end {
+            self.known_end = after.saturating_sub(1);
+            self.handed_back = self.content.owner.filter(|_| self.content.has_rest());
+            self.watch(now, self.settings.heartbeat);
+        } else {
+            self.step = Step::Looking(after);
+            self.ask_scan(now, Lane::Messages, after);
         }
     }
 
@@ -98,7 +115,9 @@ impl Adopter {
         let id = accepted.id;
         let Some(live) = self.content.get(id) else { return };
         accepted.finished = live.finished.iter().copied().collect();
-        accepted.may_be_duplicate |= live.has_outlived_crash || !self.content.is_released || self.content.is_damaged;
+        let content = &self.content;
+        let may_lack_ends = !content.is_released || content.is_damaged || content.is_handed_back;
+        accepted.may_be_duplicate |= live.has_outlived_crash || may_lack_ends;
         accepted.hops = accepted.hops.saturating_add(1);
         if accepted.may_be_duplicate {
             self.outbox.push_back(Action::Report(Report::PossibleDuplicate { id }));
@@ -161,7 +180,7 @@ impl Adopter {
     pub(super) fn part_recorded(&mut self, now: Duration) {
         let Step::Marking { fence } = self.step else { return };
         let part = std::mem::take(&mut self.part);
-        self.has_open_part = false;
+        (self.has_open_part, self.is_resumed) = (false, false);
         self.taken += part.messages.len();
         self.released.extend(part.messages.into_keys());
         self.content.finished_upto = self.content.finished_upto.max(part.upto);
@@ -171,6 +190,8 @@ impl Adopter {
             return;
         }
         let (stream, messages, is_handed_back) = (self.stream, self.taken, self.is_handing_back);
+        self.handed_back = self.content.owner.filter(|_| is_handed_back && self.content.has_rest());
+        self.known_end = self.writer.last_sequence();
         self.outbox.push_back(Action::Report(Report::AdoptionEnded { stream, messages, is_handed_back }));
         let upto = self.content.finished_upto.min(self.content.first_fence.saturating_sub(1));
         if upto > 0 {

@@ -5,7 +5,7 @@ use super::content::StreamContent;
 use super::{Adopter, Step};
 use crate::action::{Action, Report};
 use crate::block::Block;
-use crate::identity::StreamId;
+use crate::identity::{Lane, StreamId};
 use crate::membership::{Membership, NodeEntry};
 use crate::record::Record;
 use crate::rendezvous::holders_of;
@@ -19,11 +19,12 @@ fn is_over(tail: &StreamTail) -> bool {
 }
 
 /// Silences after which the adoption of another node counts as stuck.
-const STUCK_SILENCES: u32 = 4;
+pub(super) const STUCK_SILENCES: u32 = 4;
 
 impl Adopter {
     /// Lets the messages of a part go whose record has no answer.
     pub(super) fn release_open_part(&mut self) {
+        self.is_resumed = false;
         if std::mem::take(&mut self.has_open_part) {
             self.released.extend(std::mem::take(&mut self.part).messages.into_keys());
         }
@@ -69,6 +70,7 @@ impl Adopter {
             self.stopped = None;
         }
         self.is_over = tail.sequence == 0 || is_over;
+        self.handed_back = self.handed_back.filter(|_| is_over);
         let heartbeat = |record: &Record| match record {
             Record::Heartbeat { live } => Some(*live),
             _ => None,
@@ -89,18 +91,17 @@ impl Adopter {
         let (Some(block), StreamId { owner, holder, .. }) = (&tail.block, self.stream) else { return false };
         let writer = block.header.writer;
         let is_of_adopter = writer != owner || block.is_of_adoption();
-        if !members.is_fresh(now) || is_over(tail) {
+        if !members.is_fresh(now) {
             return false;
         }
+        if is_over(tail) {
+            return self.is_rest_left(now, since, members);
+        }
         let is_alive = |node| members.entry(node).is_some();
-        // The holder has the bytes on its own disk; when it is gone too, the owner itself or the next node in order. A
-        // node that leaves for good begins no adoption.
         let me = self.settings.node;
-        let deputy = || holders_of(owner, members.staying()).first().copied();
         let is_ordered = self.is_ordered && !is_alive(owner);
-        let may_begin = !members.is_departing()
-            && (is_ordered || holder == me || !members.stays(holder) && !members.stays(owner) && deputy() == Some(me));
-        let is_candidate = may_begin || writer == me && !is_alive(holder) || self.has_open_part || owner == me;
+        let is_candidate =
+            self.may_begin(members) || writer == me && !is_alive(holder) || self.has_open_part || owner == me;
         let is_silent = is_ordered || now >= since + self.settings.silence || self.settings.sabotage.no_wait;
         if !is_candidate {
             return false;
@@ -125,6 +126,34 @@ impl Adopter {
             Some(entry) => entry.incarnation != block.header.incarnation,
             None => is_silent,
         }
+    }
+
+    /// True for the node that adopts a stream when its owner is gone: the holder, which has the bytes on its own disk,
+    /// or the next node in order when that is gone too. A node that leaves for good begins no adoption.
+    fn may_begin(&self, members: &Membership) -> bool {
+        let (StreamId { owner, holder, .. }, me) = (self.stream, self.settings.node);
+        let is_ordered = self.is_ordered && members.entry(owner).is_none();
+        let deputy = || holders_of(owner, members.staying()).first().copied();
+        let is_deputy = || !members.stays(holder) && !members.stays(owner) && deputy() == Some(me);
+        !members.is_departing() && (is_ordered || holder == me || is_deputy())
+    }
+
+    /// True when an adoption has ended, and this node, which has the rest or would adopt it, does not know whether
+    /// there is one.
+    fn is_rest_unknown(&self, now: Duration, tail: &StreamTail, since: Duration, members: &Membership) -> bool {
+        let is_unknown = is_over(tail) && self.known_end != tail.sequence;
+        let is_asked = self.may_begin(members) || self.stream.holder == self.settings.node;
+        is_unknown && members.is_fresh(now) && is_asked && now >= since + self.settings.silence
+    }
+
+    /// True when mail was handed back to an owner that is gone again, or has lost its log, before it opened the stream.
+    /// A node that leaves for good leaves it to others, unless the owner is back with a new log: then no other node
+    /// would adopt it.
+    fn is_rest_left(&self, now: Duration, since: Duration, members: &Membership) -> bool {
+        let owner = members.entry(self.stream.owner);
+        let is_gone = |life| owner.is_none_or(|entry| entry.incarnation != life);
+        let is_of_others = members.is_departing() && owner.is_none();
+        !is_of_others && self.handed_back.is_some_and(is_gone) && now >= since + self.settings.silence
     }
 
     /// True when the owner is back with the log that has this mail.
@@ -164,6 +193,10 @@ impl Adopter {
                 } else if self.is_due(now, &tail, since, members) {
                     self.step = Step::Opening(tail.sequence);
                     self.writer.read_tail(now);
+                } else if self.is_rest_unknown(now, &tail, since, members) {
+                    self.step = Step::Looking(1);
+                    self.content = StreamContent::default();
+                    self.ask_scan(now, Lane::Messages, 1);
                 } else {
                     self.step = Step::Watching;
                     self.writer.read_tail(now + self.settings.heartbeat);
@@ -189,14 +222,16 @@ impl Adopter {
                 }
             }
             WriterEvent::Fenced { .. } => self.watch(now, self.settings.tail_interval),
-            WriterEvent::Missing | WriterEvent::Damaged { .. } => {
-                // The stream is lost, and its owner too knows that recipients may get mail twice.
-                self.release_open_part();
-                (self.watched_at, self.stopped) = (now, Some(HostageReason::Damaged));
-                self.is_looked_at = true;
-                self.watch(now, self.settings.heartbeat * 5);
-            }
+            WriterEvent::Missing | WriterEvent::Damaged { .. } => self.lose_stream(now),
             WriterEvent::Stalled { .. } => {}
         }
+    }
+
+    /// Stops at a stream that the engine has lost. Its owner too knows that recipients may get mail twice.
+    pub(super) fn lose_stream(&mut self, now: Duration) {
+        self.release_open_part();
+        (self.watched_at, self.stopped) = (now, Some(HostageReason::Damaged));
+        self.is_looked_at = true;
+        self.watch(now, self.settings.heartbeat * 5);
     }
 }

@@ -55,17 +55,18 @@ impl BodyIndex {
         self.live_octets += body.octets;
     }
 
-    /// The record of a message is stored; it refers to this body, and earlier ones are dead.
+    /// The record of a message is stored; it refers to this body, and earlier ones are dead. The record of a later one
+    /// may be on its way.
     pub(super) fn record_stored(&mut self, id: QueueId, number: Option<u64>) {
-        self.keep(id, |body| Some(body.number) == number);
+        self.keep(id, |body| number.is_some_and(|number| body.number >= number));
         for body in self.of.get_mut(&id).into_iter().flatten() {
-            body.is_stored = true;
+            body.is_stored |= Some(body.number) == number;
         }
     }
 
-    /// The record that was on its way is given up; a stored one stays with its body.
-    pub(super) fn record_given_up(&mut self, id: QueueId) {
-        self.keep(id, |body| body.is_stored);
+    /// The record of this body was in no append and is given up. One that is stored or on its way stays with its body.
+    pub(super) fn record_given_up(&mut self, id: QueueId, number: u64) {
+        self.keep(id, |body| body.is_stored || body.number != number);
     }
 
     /// The message is gone.
@@ -157,11 +158,30 @@ mod tests {
         bodies.insert(id(1), &list(1, 5));
         bodies.record_stored(id(1), Some(1));
         bodies.insert(id(1), &list(9, 40));
-        bodies.record_given_up(id(1));
+        bodies.record_given_up(id(1), 9);
         assert_eq!(bodies.first(), Some(5));
         bodies.insert(id(1), &list(10, 41));
         bodies.record_stored(id(1), Some(10));
         assert_eq!(bodies.first(), Some(41));
+    }
+
+    /// An append without an answer has a record, and the message was written again behind it.
+    #[test]
+    fn a_body_stays_while_its_record_is_on_its_way_beside_another_one() {
+        for is_given_up in [false, true] {
+            let mut bodies = BodyIndex::default();
+            bodies.insert(id(1), &list(1, 5));
+            bodies.insert(id(1), &list(2, 9));
+            if is_given_up {
+                bodies.record_given_up(id(1), 2);
+            }
+            bodies.record_stored(id(1), Some(1));
+            assert_eq!(bodies.first(), Some(5));
+            if !is_given_up {
+                bodies.record_stored(id(1), Some(2));
+                assert_eq!(bodies.first(), Some(9), "the later record refers to it");
+            }
+        }
     }
 
     #[test]

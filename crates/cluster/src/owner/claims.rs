@@ -7,6 +7,7 @@ use crate::action::{Action, Purpose, Report, Token};
 use crate::claim::{Claim, ClaimError};
 use crate::coordination::{CoordinationReply, CoordinationRequest};
 use crate::identity::{Epoch, StreamId};
+use mail::QueueId;
 use std::time::Duration;
 
 /// Time after which a question that a watch hastens is asked, so that many changes make one question.
@@ -18,7 +19,10 @@ impl Owner {
         // A holder that leaves and still answers is given up when another one takes the copies.
         let leaves = self.departing.contains(&stream.holder);
         let may_move = leaves && self.has_target(now);
-        let Some(slot) = self.slots.get(&stream).filter(|slot| slot.claim_goal.is_none()) else { return };
+        let Some(slot) = self.slots.get(&stream) else { return };
+        if slot.claim_goal.is_some_and(|goal| goal != ClaimGoal::Decide) {
+            return;
+        }
         let is_lost = slot.is_away() && now >= slot.stored_at + self.take_back_wait(slot);
         let is_left = may_move && slot.phase == Phase::Open && slot.live > 0 && now >= slot.claim_at;
         if !is_lost && !is_left {
@@ -74,10 +78,14 @@ impl Owner {
                     None => Some(Claim::default()),
                 };
                 if let Some(claim) = claim {
+                    slot.claim = claim.clone();
                     self.change_claim(now, stream, goal, claim, revision);
                 }
             }
-            CoordinationReply::Written { .. } => self.claim_written(now, stream, goal),
+            CoordinationReply::Written { .. } => {
+                slot.claim = std::mem::take(&mut slot.claim_put);
+                self.claim_written(now, stream, goal);
+            }
             CoordinationReply::Conflict | CoordinationReply::Unknown => {
                 slot.claim_at = now + self.settings.tail_interval
             }
@@ -91,6 +99,7 @@ impl Owner {
         let moved = if held == Epoch(0) { Epoch::before_start(self.settings.start) } else { held };
         let wanted = match goal {
             ClaimGoal::Reopen => Ok(claim.clone().reopened(held)),
+            ClaimGoal::Decide => claim.clone().decided_by_owner(self.settings.node, incarnation, held),
             ClaimGoal::TakeBack | ClaimGoal::Replace if self.settings.sabotage.no_claim => {
                 Ok(Claim { adopter: None, ..claim.clone().moved(incarnation, moved) })
             }
@@ -112,9 +121,10 @@ impl Owner {
             Err(ClaimError::Superseded { .. } | ClaimError::PartOpen { .. }) => {
                 // An adopter has it: only the stream itself says which mail, so it must be read.
                 slot.claim_at = now + self.settings.tail_interval * 5;
-                if goal == ClaimGoal::TakeBack {
-                    slot.claim_goal = None;
-                    slot.stored_at = now;
+                match goal {
+                    ClaimGoal::TakeBack => (slot.claim_goal, slot.stored_at) = (None, now),
+                    ClaimGoal::Decide => return slot.claim_goal = None,
+                    ClaimGoal::Replace | ClaimGoal::Reopen => {}
                 }
                 if !std::mem::replace(&mut slot.is_hostage_reported, true) {
                     self.report(Report::Hostage {
@@ -130,6 +140,7 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         slot.claim_attempt += 1;
         slot.claim_at = now + self.settings.append_timeout;
+        slot.claim_put = claim.clone();
         let token = Token { purpose: Purpose::OwnerClaim(stream), attempt: slot.claim_attempt };
         let request = CoordinationRequest::Put { key: stream.claim_key(), value: claim.write(), expected, ttl: None };
         self.actions.push_back(Action::Coordinate { token, request });
@@ -138,8 +149,11 @@ impl Owner {
     fn claim_written(&mut self, now: Duration, stream: StreamId, goal: ClaimGoal) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         slot.claim_goal = None;
-        if goal == ClaimGoal::Reopen {
-            return;
+        if matches!(goal, ClaimGoal::Reopen | ClaimGoal::Decide) {
+            if !self.settings.sabotage.keeps_moved {
+                self.drop_moved(stream);
+            }
+            return self.look_at_decisions(stream);
         }
         if std::mem::take(&mut slot.is_forced) {
             let is_here = |copy: &CopyPlace| copy.stream == stream;
@@ -171,29 +185,48 @@ impl Owner {
 
     /// Takes the copies in a stream off all messages; returns how many there were.
     pub(super) fn detach(&mut self, stream: StreamId, is_uncertain: bool) -> usize {
-        let mut detached = Vec::new();
+        let is_here = |copy: &CopyPlace| copy.stream == stream;
+        let ids = self.messages.iter().filter(|(_, message)| message.copies.iter().any(is_here));
+        let ids: Vec<QueueId> = ids.map(|(id, _)| *id).collect();
+        ids.iter().for_each(|id| self.detach_copy(*id, stream, is_uncertain));
+        ids.len()
+    }
+
+    /// Takes copies off their messages that an adopter passes over: the claim says that their owner has the mail back.
+    /// An earlier start took it back, and ended before the holder was back and the stream was trimmed.
+    fn drop_moved(&mut self, stream: StreamId) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let life = self.settings.incarnation;
+        let mut dropped = Vec::new();
         for (id, message) in &mut self.messages {
-            let before = message.copies.len();
-            message.copies.retain(|copy| copy.stream != stream);
-            if message.copies.len() < before {
-                message.is_uncertain |= is_uncertain;
-                self.has_uncertain |= is_uncertain;
-                detached.push(*id);
+            let Some(copy) = message.copies.iter_mut().find(|copy| copy.stream == stream) else { continue };
+            let Some(sequence) = copy.sequence.filter(|_| slot.claim.is_moved(life, copy.epoch)) else { continue };
+            slot.unindex_message(sequence, *id);
+            if copy.pending == 0 {
+                slot.body_index.remove(*id);
+                dropped.push(*id);
+            } else {
+                // The record on its way is of the present epoch, so that it counts.
+                *copy = CopyPlace { pending: copy.pending, ..CopyPlace::on_its_way(stream) };
             }
         }
-        for id in &detached {
-            self.widowed.insert(*id);
-            if let Some(message) = self.messages.get(id).filter(|message| message.copies.is_empty())
-                && !self.adopted.contains_key(id)
-            {
-                self.needs_copy.insert(*id);
-                if !is_uncertain && matches!(message.gate, Gate::Client { needs_copies: true, .. }) {
-                    self.awaited_reads.insert(*id);
-                }
+        dropped.into_iter().for_each(|id| self.detach_copy(id, stream, false));
+    }
+
+    fn detach_copy(&mut self, id: QueueId, stream: StreamId, is_uncertain: bool) {
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        message.copies.retain(|copy| copy.stream != stream);
+        message.drop_unnamed(|other| self.slots.get(&other).is_none_or(Slot::is_resolved));
+        message.is_uncertain |= is_uncertain;
+        self.has_uncertain |= is_uncertain;
+        self.widowed.insert(id);
+        if message.copies.is_empty() && !self.adopted.contains_key(&id) {
+            self.needs_copy.insert(id);
+            if !is_uncertain && matches!(message.gate, Gate::Client { needs_copies: true, .. }) {
+                self.awaited_reads.insert(id);
             }
-            self.settle(*id);
         }
-        detached.len()
+        self.settle(id);
     }
 
     /// Lets messages go whose copies no stream can have any more.
@@ -205,7 +238,9 @@ impl Owner {
         for (id, message) in self.messages.iter_mut().filter(|(_, message)| message.is_uncertain) {
             message.is_uncertain = false;
             self.widowed.insert(*id);
-            if self.was_adopted && message.may_be_duplicate && message.copies.is_empty() {
+            // One of two copies may lack an end that only the other one had.
+            let may_lack_ends = message.copies.iter().all(|copy| copy.has_twin);
+            if self.was_adopted && message.may_be_duplicate && may_lack_ends {
                 self.actions.push_back(Action::Report(Report::ResultUnknown { id: *id }));
             }
             if message.copies.is_empty() {

@@ -1,13 +1,17 @@
 //! New mail, copies that are made anew, and compaction: everything that writes ACCEPT.
 
-use super::slot::{Phase, Slot, Upload};
+use super::slot::{Slot, Upload};
 use super::{CopyPlace, Gate, Message, Owner, ReadPurpose};
 use crate::action::{AcceptAnswer, Action, Content, NewMessage, OnNoReplica, Report};
 use crate::identity::{Epoch, StreamId};
 use crate::record::{Accepted, Piece, PieceList, Record, StoredBody, Twin};
+use crate::settings::Settings;
 use bytes::Bytes;
 use mail::QueueId;
 use std::time::Duration;
+
+/// Messages with one of two copies that one look takes.
+const WIDOWED_LOOK_MAX: usize = 4_096;
 
 impl Owner {
     /// Begins the copies of a new message. The answer comes as an action, also for a refusal.
@@ -50,13 +54,15 @@ impl Owner {
         }
     }
 
-    /// Lets a client wait while its message is copied from the local log, if a holder takes it now; else applies the
-    /// client's rule.
+    /// Lets a client wait while its large message is copied from the local log, if a holder takes it now; else applies
+    /// the client's rule.
     fn copy_from_log(&mut self, now: Duration, id: QueueId) {
         let waits = |message: &Message| {
             matches!(message.gate, Gate::Client { needs_copies: true, .. }) && message.copies.is_empty()
         };
-        if self.has_target(now) && self.messages.get(&id).is_some_and(waits) {
+        let slots = || self.holders.iter().filter_map(|holder| self.slot_of(*holder));
+        let has_room = slots().any(|slot| slot.takes_large(now, &self.settings));
+        if has_room && self.messages.get(&id).is_some_and(waits) {
             self.needs_copy.insert(id);
             self.awaited_reads.insert(id);
         } else {
@@ -64,10 +70,10 @@ impl Owner {
         }
     }
 
-    /// True when a holder takes new mail.
+    /// True when a holder takes mail without a copy.
     pub(super) fn has_target(&self, now: Duration) -> bool {
         let slots = self.holders.iter().filter_map(|holder| self.slot_of(*holder));
-        slots.into_iter().any(|slot| slot.takes_mail(now, &self.settings))
+        slots.into_iter().any(|slot| slot.takes_copies(now, &self.settings))
     }
 
     /// Applies the client's rule to a message that no holder takes.
@@ -99,13 +105,10 @@ impl Owner {
     pub(super) fn place(&mut self, now: Duration, accepted: &Accepted) -> usize {
         let wanted = self.settings.copies.saturating_sub(1);
         let is_large = body_of(accepted).is_some_and(|body| body.len() > self.settings.inline_body_max);
-        let takes = |slot: &Slot| slot.takes_mail(now, &self.settings) && (!is_large || slot.bodies.is_flowing());
+        let takes = |slot: &Slot| slot.takes_copies(now, &self.settings) && (!is_large || slot.bodies.is_flowing());
         let slots = || self.holders.iter().filter_map(|holder| self.slot_of(*holder)).filter(|slot| takes(slot));
-        let busy = |slot: &&Slot| slot.is_busy(&self.settings);
-        // A busy holder is better than none.
-        let slots = slots().filter(|slot| !busy(slot)).chain(slots().filter(busy));
-        let targets: Vec<(StreamId, Epoch)> =
-            slots.take(wanted).map(|slot| (slot.stream, slot.messages.epoch())).collect();
+        let slots = idle_first(slots, &self.settings).take(wanted);
+        let targets: Vec<(StreamId, Epoch)> = slots.map(|slot| (slot.stream, slot.messages.epoch())).collect();
         for (stream, _) in &targets {
             let twin = twin_of(&targets, *stream);
             self.push_copy(*stream, Accepted { twin, ..accepted.clone() });
@@ -150,8 +153,9 @@ impl Owner {
         let mut targets: Vec<StreamId> = self.slots.values().filter(begun).map(|slot| slot.stream).collect();
         // A body that began without a holder, or lost all of them, does not begin in its middle.
         if targets.is_empty() && self.streaming.insert(id) {
-            let takes = |slot: &&Slot| slot.takes_mail(now, &self.settings) && slot.bodies.is_flowing();
-            let slots = self.holders.iter().filter_map(|holder| self.slot_of(*holder)).filter(takes);
+            let takes = |slot: &&Slot| slot.takes_large(now, &self.settings);
+            let slots = || self.holders.iter().filter_map(|holder| self.slot_of(*holder)).filter(takes);
+            let slots = idle_first(slots, &self.settings);
             targets = slots.take(self.settings.copies.saturating_sub(1)).map(|slot| slot.stream).collect();
         }
         for stream in targets {
@@ -236,7 +240,6 @@ impl Owner {
             match record {
                 Record::Accept(accepted) => unsent.push(accepted),
                 Record::Done(list) => slot.done.splice(0..0, list).for_each(drop),
-                Record::Release => slot.is_release_sent = false,
                 _ => {}
             }
         }
@@ -261,8 +264,8 @@ impl Owner {
 
     fn place_again(&mut self, now: Duration, from: StreamId, accepted: Accepted) {
         let id = accepted.id;
-        if let Some(slot) = self.slots.get_mut(&from) {
-            slot.body_index.record_given_up(id);
+        if let (Some(slot), StoredBody::Pieces(list)) = (self.slots.get_mut(&from), &accepted.body) {
+            slot.body_index.record_given_up(id, list.body);
         }
         let Some(message) = self.messages.get_mut(&id) else { return };
         if let Some(copy) = message.copies.iter_mut().find(|copy| copy.stream == from) {
@@ -274,6 +277,7 @@ impl Owner {
         let is_whole = body_of(&accepted).is_some_and(|body| !body.is_empty());
         if message.copies.iter().any(|copy| copy.stream == from) {
             // It was to be written again; the record that is stored stays.
+            self.look_at_pair(now, id);
             return self.settle(id);
         }
         if let Some(stream) = message.copies.first().map(|copy| copy.stream) {
@@ -313,7 +317,7 @@ impl Owner {
         let room = self.settings.reads_max.saturating_sub(self.reading.len());
         let wanted = self.awaited_reads.iter().chain(&self.needs_copy).filter(|id| {
             let is_local = self.messages.get(id).is_some_and(|message| message.is_local && !message.is_uncertain);
-            is_local && !self.reading.contains_key(id)
+            is_local && !self.is_read_or_rests(**id)
         });
         let wanted: Vec<QueueId> = wanted.copied().take(room).collect();
         for id in wanted {
@@ -332,47 +336,54 @@ impl Owner {
 
     /// Asks for the live messages at the front of a stream most of which is dead.
     pub(super) fn read_for_compaction(&mut self, now: Duration) {
+        let mut chosen = Vec::new();
         for slot in self.slots.values_mut() {
             if !slot.takes_mail(now, &self.settings) || slot.is_busy(&self.settings) {
                 continue;
             }
             let room = self.settings.reads_max.saturating_sub(self.reading.len());
-            for id in slot.choose_to_compact(&self.settings, room) {
-                if let std::collections::btree_map::Entry::Vacant(entry) = self.reading.entry(id) {
-                    entry.insert(ReadPurpose::Compact(slot.stream));
-                    slot.compacting.insert(id);
-                    self.actions.push_back(Action::Read { id });
-                }
+            let ids = slot.choose_to_compact(&self.settings, room);
+            chosen.extend(ids.into_iter().map(|id| (slot.stream, id)));
+        }
+        for (stream, id) in chosen {
+            let is_full = self.reading.len() >= self.settings.reads_max;
+            if is_full || self.is_read_or_rests(id) || !self.may_compact(now, id, stream) {
+                continue;
             }
+            self.reading.insert(id, ReadPurpose::Compact(stream));
+            if let Some(slot) = self.slots.get_mut(&stream) {
+                slot.compacting.insert(id);
+            }
+            self.actions.push_back(Action::Read { id });
         }
     }
 
     /// Asks for messages whose record must be written again because the other copy that it names is gone.
     pub(super) fn read_for_widowed(&mut self, now: Duration) {
-        let room = self.settings.reads_max.saturating_sub(self.reading.len());
-        let mut wanted = Vec::new();
-        let (messages, slots, reading) = (&self.messages, &self.slots, &self.reading);
-        self.widowed.retain(|id| {
-            let Some(message) = messages.get(id).filter(|message| message.is_widowed()) else { return false };
-            let Some(copy) = message.copies.first() else { return false };
-            let takes = slots.get(&copy.stream).is_some_and(|slot| slot.takes_mail(now, &self.settings));
-            let may = message.is_local && copy.is_stored() && takes && !reading.contains_key(id);
-            if may && wanted.len() < room {
-                wanted.push((*id, copy.stream));
+        for id in self.widowed.look(WIDOWED_LOOK_MAX) {
+            let Some(message) = self.messages.get(&id).filter(|message| message.is_widowed()) else {
+                self.widowed.remove(id);
+                continue;
+            };
+            let Some(copy) = message.copies.first() else { continue };
+            let takes = self.slots.get(&copy.stream).is_some_and(|slot| slot.takes_mail(now, &self.settings));
+            if !message.is_local || !copy.is_stored() || !takes || self.is_read_or_rests(id) {
+                continue;
             }
-            true
-        });
-        for (id, stream) in wanted {
-            self.reading.insert(id, ReadPurpose::Compact(stream));
+            if self.reading.len() >= self.settings.reads_max {
+                return self.widowed.go_back_to(id);
+            }
+            self.reading.insert(id, ReadPurpose::Compact(copy.stream));
             self.actions.push_back(Action::Read { id });
         }
     }
 
-    /// Takes a message that was read from the local log; `None` when the log has it no more.
+    /// Takes a message that was read from the local log; `None` when the log does not have it, or cannot read it.
     pub(crate) fn read(&mut self, now: Duration, id: QueueId, found: Option<NewMessage>) {
         let Some(purpose) = self.reading.remove(&id) else { return };
         let is_stale = self.changed.was_read(id);
-        let (Some(new), Some(message)) = (found, self.messages.get(&id)) else { return };
+        let Some(new) = found else { return self.not_read(now, id, purpose) };
+        let Some(message) = self.messages.get(&id) else { return };
         let finished = message.finished.iter().copied().collect();
         let mut accepted = accepted_of(&new, message.hops, finished);
         // Adopters say so again.
@@ -384,30 +395,22 @@ impl Owner {
                 }
             }
             ReadPurpose::Copy => {}
-            ReadPurpose::Compact(stream) => {
-                if let Some(twin) = self.twin_to_write_again(id, stream) {
-                    self.push_copy(stream, Accepted { twin, ..accepted });
-                }
-            }
+            ReadPurpose::Compact(stream) => match self.twin_to_write_again(now, id, stream) {
+                Some(twin) => self.push_copy(stream, Accepted { twin, ..accepted }),
+                // Its twin cannot be written now: the record stays, and the next compaction chooses it again.
+                None => self.stays_in_lane(stream, id),
+            },
         }
         if is_stale {
             self.has_changed(id);
         }
     }
 
-    /// The other copy that the record of a message names when it is written again; `None` if it must stay where it is.
-    ///
-    /// The second copy names the epoch of the first, and a claim decides by this epoch which of them counts. So the
-    /// first copy moves only within its epoch.
-    fn twin_to_write_again(&self, id: QueueId, stream: StreamId) -> Option<Option<Twin>> {
-        let slot = self.slots.get(&stream).filter(|slot| slot.phase == Phase::Open)?;
-        let copies = &self.messages.get(&id)?.copies;
-        let copy = copies.iter().find(|copy| copy.stream == stream)?;
-        let Some(other) = copies.iter().find(|other| other.stream != stream) else { return Some(None) };
-        let (twin, named) = (copy.twin?, other.twin?);
-        let is_pair = twin.stream == other.stream && named.stream == stream;
-        let may_move = !twin.is_first || named.epoch == slot.messages.epoch();
-        (is_pair && may_move).then_some(Some(twin))
+    /// A record that was to move to the end of its lane does not.
+    pub(super) fn stays_in_lane(&mut self, stream: StreamId, id: QueueId) {
+        if let Some(slot) = self.slots.get_mut(&stream) {
+            slot.compacting.remove(&id);
+        }
     }
 }
 
@@ -423,6 +426,15 @@ fn body_of(accepted: &Accepted) -> Option<&Bytes> {
         StoredBody::Whole(body) => Some(body),
         StoredBody::Pieces(_) => None,
     }
+}
+
+/// The holders without much that waits for them, then the others: a busy holder is better than none.
+fn idle_first<'a, I: Iterator<Item = &'a Slot>>(
+    slots: impl Fn() -> I,
+    settings: &Settings,
+) -> impl Iterator<Item = &'a Slot> {
+    let is_busy = |slot: &&Slot| slot.is_busy(settings);
+    slots().filter(move |slot| !is_busy(slot)).chain(slots().filter(move |slot| is_busy(slot)))
 }
 
 fn push_piece(slot: &mut Slot, upload: &mut Upload, octets: Bytes) {

@@ -7,13 +7,18 @@
 //! | File | What it holds |
 //! |---|---|
 //! | `slot` | one stream: phase, index, completions that wait |
+//! | `ownership` | whether this node surely owns a message |
 //! | `bodies` | the lane of bodies of one stream |
-//! | `changed` | copies of mail that was held or released |
+//! | `changed` | copies of mail that was held, released or given another destination |
 //! | `copying` | new mail, copies made anew, compaction |
+//! | `pairs` | the two copies of `copies = 3`: their order, a second one written anew |
 //! | `streams` | requests, events of the writers, trims |
 //! | `scan` | blocks that earlier starts and other nodes wrote |
 //! | `scrub` | reading stored copies again |
 //! | `claims` | mail that is taken back |
+//! | `former` | mail that other nodes took from copies of an earlier disk |
+//! | `turns` | sets that are looked at in turn |
+//! | `unreadable` | mail that the local log does not give |
 //! | `departure` | this node, or a holder, leaves the cluster for good |
 
 mod bodies;
@@ -21,22 +26,32 @@ mod changed;
 mod claims;
 mod copying;
 mod departure;
+mod former;
+mod ownership;
+mod pairs;
 mod record_index;
 mod scan;
 mod scrub;
 mod slot;
 mod streams;
+mod turns;
+mod unreadable;
 
 use crate::action::{AcceptAnswer, Action, LocalMessage, OnNoReplica, Report};
-use crate::identity::{NodeId, StreamId};
+use crate::identity::{Epoch, NodeId, StreamId};
 use crate::record::{Accepted, Completion, Outcome, Record, Twin};
 use crate::settings::Settings;
 use crate::status::{OwnerCounts, StreamStatus};
 use changed::ChangedCopies;
+use former::FormerMail;
 use mail::QueueId;
+pub use ownership::OwnershipDoubt;
+use pairs::UnevenPairs;
 use slot::{Phase, Slot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+use turns::Turns;
+use unreadable::Unreadable;
 
 /// The condition under which a message counts as accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,15 +78,23 @@ struct CopyPlace {
     sequence: Option<u64>,
     /// Records on their way; the last one counts.
     pending: u32,
-    /// The stored record names another copy, on whose claim its adoption hangs.
+    /// The epoch of the stored record.
+    epoch: Epoch,
+    /// The stored record names another copy, on whose claim its adoption hangs. True for a promised copy too, whose
+    /// record will name one.
     has_twin: bool,
-    /// That copy, if this start wrote the record.
+    /// That copy, as the stored record names it; `None` while no record is stored.
     twin: Option<Twin>,
 }
 
 impl CopyPlace {
     const fn on_its_way(stream: StreamId) -> Self {
-        Self { stream, sequence: None, pending: 1, has_twin: false, twin: None }
+        Self { stream, sequence: None, pending: 1, epoch: Epoch(0), has_twin: false, twin: None }
+    }
+
+    /// A copy that the record of another one names, and that is not written or not found yet.
+    const fn promised(stream: StreamId) -> Self {
+        Self { stream, sequence: None, pending: 0, epoch: Epoch(0), has_twin: true, twin: None }
     }
 
     const fn is_stored(&self) -> bool {
@@ -120,9 +143,11 @@ pub(crate) struct Owner {
     /// Those of them whose clients wait: read before all others, which may be many.
     awaited_reads: BTreeSet<QueueId>,
     /// Messages that may have lost one of two copies: the record of the other is written again without its twin.
-    widowed: BTreeSet<QueueId>,
+    widowed: Turns<QueueId>,
+    uneven: UnevenPairs,
     changed: ChangedCopies,
     reading: BTreeMap<QueueId, ReadPurpose>,
+    unreadable: Unreadable,
     /// Adopted messages on their way into the local log.
     adopted: BTreeMap<QueueId, Accepted>,
     /// Bodies that arrive in pieces.
@@ -136,6 +161,7 @@ pub(crate) struct Owner {
     is_releasing: bool,
     /// This node leaves the cluster for good.
     is_departing: bool,
+    former: FormerMail,
     /// Nodes that leave for good, or have left: their copies do not count on.
     departing: BTreeSet<NodeId>,
     /// Messages that an adoption can tick off.
@@ -152,9 +178,11 @@ impl Owner {
             messages: BTreeMap::new(),
             needs_copy: BTreeSet::new(),
             awaited_reads: BTreeSet::new(),
-            widowed: BTreeSet::new(),
+            widowed: Turns::default(),
+            uneven: UnevenPairs::default(),
             changed: ChangedCopies::default(),
             reading: BTreeMap::new(),
+            unreadable: Unreadable::default(),
             adopted: BTreeMap::new(),
             streaming: BTreeSet::new(),
             holders: Vec::new(),
@@ -163,6 +191,7 @@ impl Owner {
             is_draining: false,
             is_releasing: false,
             is_departing: false,
+            former: FormerMail::default(),
             departing: BTreeSet::new(),
             safe: Vec::new(),
             actions: VecDeque::new(),
@@ -210,28 +239,6 @@ impl Owner {
         self.slots.values().rev().find(|slot| slot.stream.holder == holder)
     }
 
-    /// True if a delivery of this message may start now.
-    pub(crate) fn may_start_delivery(&self, now: Duration, id: QueueId) -> bool {
-        let is_current =
-            |copy: &CopyPlace| self.slots.get(&copy.stream).is_some_and(|slot| slot.is_current(now, &self.settings));
-        !self.is_draining
-            && self.may_send_final_dot(now, id)
-            && self.messages.get(&id).is_some_and(|message| message.copies.iter().all(is_current))
-    }
-
-    /// True if a transaction with this message may be completed now.
-    pub(crate) fn may_send_final_dot(&self, now: Duration, id: QueueId) -> bool {
-        let is_owned =
-            |copy: &CopyPlace| self.slots.get(&copy.stream).is_some_and(|slot| slot.is_owned(now, &self.settings));
-        !self.is_releasing
-            && self.messages.get(&id).is_some_and(|message| {
-                message.is_local
-                    && message.gate == Gate::Open
-                    && !message.is_uncertain
-                    && message.copies.iter().all(is_owned)
-            })
-    }
-
     /// Takes the end of a recipient.
     pub(crate) fn completed(&mut self, now: Duration, completion: Completion) {
         let Some(message) = self.messages.get_mut(&completion.id) else { return };
@@ -262,8 +269,10 @@ impl Owner {
         }
         self.needs_copy.remove(&id);
         self.awaited_reads.remove(&id);
-        self.widowed.remove(&id);
+        self.widowed.remove(id);
+        self.uneven.remove(id);
         self.reading.remove(&id);
+        self.unreadable.remove(id);
         self.adopted.remove(&id);
         Some(message)
     }
@@ -324,6 +333,10 @@ impl Owner {
     /// Takes a message of another node; its hops are already one more. It stays undelivered until `release_adopted`.
     pub(crate) fn adopt(&mut self, mut accepted: Accepted, from: StreamId) {
         let id = accepted.id;
+        if self.former.has_taken(id, accepted.hops) {
+            self.safe.push((from, id));
+            return;
+        }
         let known = self.messages.get(&id);
         if let Some(known) = known
             && known.hops >= accepted.hops
@@ -385,10 +398,14 @@ impl Owner {
         self.is_releasing = true;
     }
 
-    /// True when every open stream says that it is given up and no live message lies elsewhere.
+    /// True when every open stream says that it is given up, and each live message has a stored copy: one on its way
+    /// into a stream that another node has fenced meanwhile comes back.
     pub(crate) fn is_released(&self) -> bool {
-        let is_out = |slot: &Slot| slot.phase != Phase::Open || slot.is_release_sent && slot.messages.is_drained();
-        self.is_releasing && self.needs_copy.is_empty() && self.slots.values().all(is_out)
+        let is_given_up = |slot: &Slot| slot.messages.is_given_up() && slot.messages.is_drained();
+        let is_out = |slot: &Slot| slot.phase != Phase::Open || is_given_up(slot) && slot.uploads.is_empty();
+        let is_copied = |message: &Message| message.copies.iter().any(CopyPlace::is_stored);
+        let is_all_copied = self.settings.copies < 2 || self.messages.values().all(is_copied);
+        self.is_releasing && self.needs_copy.is_empty() && is_all_copied && self.slots.values().all(is_out)
     }
 
     /// Streams that another node fenced and whose adoption is not over.
@@ -414,6 +431,12 @@ impl Owner {
         self.settings.copies > 1 && !is_new && message.copies.iter().all(|copy| copy.sequence.is_none())
     }
 
+    /// True for accepted mail with one copy where two are wanted.
+    fn lacks_second_copy(&self, message: &Message) -> bool {
+        let is_new = matches!(message.gate, Gate::Client { .. });
+        self.settings.copies > 2 && !is_new && message.copies.iter().filter(|copy| copy.is_stored()).count() == 1
+    }
+
     /// Counts for status.
     pub(crate) fn counts(&self, now: Duration) -> OwnerCounts {
         let waits = |message: &&Message| {
@@ -424,6 +447,7 @@ impl Owner {
         OwnerCounts {
             messages: self.messages.len(),
             unreplicated: self.messages.values().filter(|message| self.lacks_copy(message)).count(),
+            with_fewer_copies: self.messages.values().filter(|message| self.lacks_second_copy(message)).count(),
             waiting_for_stream: self.messages.values().filter(waits).count(),
             blocks: self.slots.values().map(|slot| slot.index.len()).sum(),
         }

@@ -23,9 +23,11 @@ impl Owner {
 
     pub(super) fn poll_scan(&mut self, now: Duration, stream: StreamId) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        let from = match &slot.phase {
-            Phase::Scanning { next, .. } => *next,
-            Phase::Foreign(foreign) => foreign.next,
+        let octets_max = self.settings.scan_octets;
+        let operation = match &slot.phase {
+            Phase::Scanning { next, .. } => LogOperation::Scan { from: *next, octets_max },
+            Phase::Foreign(foreign) if foreign.looks_at_tail => LogOperation::Tail,
+            Phase::Foreign(foreign) => LogOperation::Scan { from: foreign.scan_from(), octets_max },
             _ => return,
         };
         if now < slot.scan_at {
@@ -33,15 +35,20 @@ impl Owner {
         }
         slot.scan_at = now + self.settings.append_timeout;
         slot.scan_attempt += 1;
-        let (attempt, octets_max) = (slot.scan_attempt, self.settings.scan_octets);
-        let operation = LogOperation::Scan { from, octets_max };
+        let attempt = slot.scan_attempt;
         self.ask(Purpose::OwnerScan(stream), attempt, stream, Lane::Messages, operation);
     }
 
     pub(super) fn scanned(&mut self, now: Duration, stream: StreamId, attempt: u64, reply: LogReply) {
         let Some(slot) = self.slots.get_mut(&stream).filter(|slot| slot.scan_attempt == attempt) else { return };
+        if let (LogReply::Tail { sequence, block }, Phase::Foreign(_)) = (&reply, &slot.phase) {
+            return self.look_at_end(now, stream, *sequence, block.as_ref());
+        }
         let LogReply::Scanned { blocks, is_end } = reply else {
             slot.scan_at = now + self.settings.tail_interval;
+            if reply == LogReply::NoStream && matches!(slot.phase, Phase::Foreign(_)) {
+                self.damaged(now, stream, format!("the engine has no {stream} any more"));
+            }
             return;
         };
         slot.scan_at = if is_end { now + self.settings.heartbeat } else { now };
@@ -80,7 +87,7 @@ impl Owner {
         for record in block.records {
             match record {
                 Record::Accept(accepted) => {
-                    let found = Found { sequence, accepted, completions: Vec::new() };
+                    let found = Found { sequence, epoch: block.header.epoch, accepted, completions: Vec::new() };
                     slot.found.insert(found.accepted.id, found);
                 }
                 Record::Done(list) => {
@@ -119,7 +126,7 @@ impl Owner {
 
     /// Joins a copy with its message; returns the completions that the local log has lost.
     fn join_found(&mut self, now: Duration, stream: StreamId, found: Found) -> Vec<Completion> {
-        let Found { sequence, accepted, completions } = found;
+        let Found { sequence, epoch, accepted, completions } = found;
         let id = accepted.id;
         let octets = Record::Accept(accepted.clone()).octets();
         let twin = accepted.twin.map(|twin| twin.stream);
@@ -140,14 +147,16 @@ impl Owner {
             stream,
             sequence: Some(sequence),
             pending: 0,
+            epoch,
             has_twin: accepted.twin.is_some(),
-            twin: None,
+            twin: accepted.twin,
         });
         if let Some(twin) = twin.filter(|twin| message.copies.iter().all(|copy| copy.stream != *twin)) {
-            message.copies.push(CopyPlace { stream: twin, sequence: None, pending: 0, has_twin: true, twin: None });
+            message.copies.push(CopyPlace::promised(twin));
         }
-        if accepted.twin.is_some() {
-            self.widowed.insert(id);
+        if accepted.twin.is_some() && self.was_adopted && message.may_be_duplicate {
+            // The adopted copy may have had an end that this one lacks.
+            self.actions.push_back(Action::Report(Report::ResultUnknown { id }));
         }
         slot.index_message(sequence, id, octets);
         if let StoredBody::Pieces(list) = &accepted.body {
@@ -155,6 +164,9 @@ impl Owner {
             slot.body_index.record_stored(id, Some(list.body));
         }
         self.needs_copy.remove(&id);
+        self.look_at_pair(now, id);
+        let Some(message) = self.messages.get_mut(&id) else { return Vec::new() };
+        let Some(slot) = self.slots.get_mut(&stream) else { return Vec::new() };
         // Recipients that the local log knows as finished and the copy does not, and the other way round.
         let in_copy: BTreeSet<u32> =
             accepted.finished.iter().copied().chain(completions.iter().filter_map(|one| one.recipient)).collect();
@@ -181,6 +193,10 @@ impl Owner {
         let me = (self.settings.node, self.settings.incarnation);
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         let Phase::Foreign(foreign) = &mut slot.phase else { return };
+        if foreign.scan_ended(is_end, blocks.is_empty()) {
+            return self.damaged(now, stream, format!("{stream} has lost the blocks of its adopter"));
+        }
+        let before = foreign.next;
         for (sequence, octets) in blocks {
             let block = self.settings.read_block(stream, Lane::Messages, &octets).ok();
             foreign.read(me, sequence, block.as_ref());
@@ -189,6 +205,9 @@ impl Owner {
             }
         }
         if !foreign.is_over || !is_end {
+            if is_end && foreign.next == before {
+                (foreign.looks_at_tail, slot.scan_at) = (true, now);
+            }
             return;
         }
         if foreign.is_damaged {
@@ -196,15 +215,31 @@ impl Owner {
         }
         let messages = std::mem::take(&mut foreign.taken);
         slot.is_of_other_life = !foreign.has_own;
+        slot.is_read = true;
         slot.phase = Phase::Forgetting;
         slot.claim_goal = None;
         self.actions.push_back(Action::Forget { stream, messages: messages.clone() });
         self.give_up(now, stream, &messages);
     }
 
+    /// Looks at the last block of a stream that another node fenced. Its adopter may store more behind one that is
+    /// lost; when nothing follows for long, it counts as the end of the adoption.
+    fn look_at_end(&mut self, now: Duration, stream: StreamId, sequence: u64, block: Option<&Bytes>) {
+        let is_readable = block.is_some_and(|octets| self.settings.read_block(stream, Lane::Messages, octets).is_ok());
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let Phase::Foreign(foreign) = &mut slot.phase else { return };
+        foreign.looks_at_tail = false;
+        slot.scan_at = now + self.settings.heartbeat;
+        let lost_since = foreign.tail_read(now, sequence, is_readable);
+        if lost_since.is_some_and(|since| now >= since + self.settings.reshadow_after) {
+            self.damaged(now, stream, format!("block {sequence} of {stream}, the last one, is lost"));
+        }
+    }
+
     fn give_up(&mut self, now: Duration, stream: StreamId, taken: &[(QueueId, u16)]) {
         self.was_adopted = true;
         let mut messages = 0;
+        self.former.note_taken(taken);
         for (id, hops) in taken {
             if self.messages.get(id).is_none_or(|message| message.hops > *hops) {
                 continue;
@@ -230,10 +265,22 @@ impl Owner {
         if self.is_departing && self.is_releasing {
             return slot.hand_over();
         }
+        if slot.is_of_other_life && slot.held == Epoch(0) && !self.former.is_over() {
+            slot.reopen_at = Some(now + self.settings.reshadow_after);
+            return;
+        }
+        self.reopen(now, stream);
+    }
+
+    /// Opens a stream again whose adoption is over and read.
+    pub(super) fn reopen(&mut self, now: Duration, stream: StreamId) {
+        let Some(slot) = self.slots.get_mut(&stream).filter(|slot| slot.phase == Phase::Forgetting) else { return };
         let epoch = slot.foreign_tail.as_ref().map_or(Epoch(0), StreamTail::epoch);
         let starts = Epoch::before_start(self.settings.start);
-        if slot.is_of_other_life && slot.held == Epoch(0) && epoch > starts {
-            // The starts of an earlier disk were more: an epoch behind theirs would not tell the start it is of.
+        // The starts of an earlier disk were more: an epoch behind theirs would not tell the start it is of.
+        let has_earlier_starts = slot.is_of_other_life && slot.held == Epoch(0) && epoch > starts;
+        // The lane of bodies lost blocks while another node had the stream.
+        if has_earlier_starts || slot.bodies.has_ended() {
             self.begin_next_generation(now, stream);
             return;
         }

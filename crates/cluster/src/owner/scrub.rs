@@ -11,11 +11,11 @@ use bytes::Bytes;
 use std::time::Duration;
 
 impl Owner {
-    /// Asks for the next blocks of a stream to look at.
+    /// Asks for the next blocks of a stream to look at. While this node gives its mail up, adopters trim the streams.
     pub(super) fn poll_scrub(&mut self, now: Duration, stream: StreamId) {
         let interval = self.settings.scrub_interval;
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        if slot.phase != Phase::Open || !slot.messages.is_flowing() || now < slot.scrub.at {
+        if slot.phase != Phase::Open || !slot.messages.is_flowing() || now < slot.scrub.at || self.is_releasing {
             return;
         }
         slot.scrub.at = now + interval;
@@ -29,12 +29,12 @@ impl Owner {
         self.ask(Purpose::OwnerScrub(stream), attempt, stream, lane, operation);
     }
 
-    /// Looks at blocks of an own stream.
+    /// Looks at blocks of an own stream, if no other node can have trimmed it.
     pub(super) fn scrubbed(&mut self, now: Duration, stream: StreamId, attempt: u64, reply: LogReply) {
         let LogReply::Scanned { blocks, is_end } = reply else { return };
         let settings = &self.settings;
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        if slot.phase != Phase::Open || slot.scrub.attempt != attempt {
+        if !slot.is_owned(now, settings) || self.is_releasing || slot.scrub.attempt != attempt {
             return;
         }
         let lane = slot.scrub.lane;

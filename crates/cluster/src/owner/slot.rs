@@ -4,6 +4,7 @@
 use super::bodies::BodyIndex;
 use super::record_index::RecordIndex;
 use crate::block::Block;
+use crate::claim::Claim;
 use crate::identity::{Epoch, Incarnation, Lane, NodeId, StreamId};
 use crate::record::{Accepted, Completion, Record};
 use crate::settings::Settings;
@@ -60,6 +61,12 @@ pub(super) struct Foreign {
     /// A block behind the fence is gone or cannot be read: it may have held a list of messages.
     pub(super) is_damaged: bool,
     is_behind_fence: bool,
+    /// The last scan reached the end.
+    is_at_end: bool,
+    /// The last scan found nothing new: the tail is asked for next.
+    pub(super) looks_at_tail: bool,
+    /// The sequence of the last block, which the engine does not give or which cannot be read, and since when.
+    lost_end: Option<(u64, Duration)>,
     /// Blocks of the present life of the owner's log are among them.
     pub(super) has_own: bool,
 }
@@ -69,8 +76,32 @@ impl Foreign {
         Self { next: 1, ..Self::default() }
     }
 
-    /// Takes the next block; `None` for one that cannot be read.
+    /// The sequence from which the stream is read on: that of the last block, once it was read. It stays until another
+    /// one follows, so a stream without it has lost its end.
+    pub(super) fn scan_from(&self) -> u64 {
+        if self.is_at_end { self.next.saturating_sub(1).max(1) } else { self.next }
+    }
+
+    /// Takes the end of a scan; true when the stream has lost its blocks.
+    pub(super) const fn scan_ended(&mut self, is_end: bool, is_empty: bool) -> bool {
+        let had_blocks = self.next == 1 || self.is_at_end;
+        self.is_at_end = is_end;
+        is_end && is_empty && had_blocks
+    }
+
+    /// Takes the last block of the stream; returns since when it cannot be read. A scan does not show that the engine
+    /// has lost the last one.
+    pub(super) fn tail_read(&mut self, now: Duration, sequence: u64, is_readable: bool) -> Option<Duration> {
+        let before = self.lost_end.take_if(|(at, _)| *at == sequence).map(|(_, since)| since);
+        self.lost_end = (!is_readable && sequence > 0).then_some((sequence, before.unwrap_or(now)));
+        self.lost_end.map(|(_, since)| since)
+    }
+
+    /// Takes the next block, or one that was read before; `None` for one that cannot be read.
     pub(super) fn read(&mut self, owner: (NodeId, Incarnation), sequence: u64, block: Option<&Block>) {
+        if sequence < self.next {
+            return;
+        }
         let is_gap = sequence > self.next;
         self.next = self.next.max(sequence + 1);
         // Blocks before the fence are trimmed at any time, and none behind it.
@@ -176,7 +207,10 @@ pub(super) struct Slot {
     pub(super) claim_attempt: u64,
     pub(super) claim_goal: Option<ClaimGoal>,
     pub(super) claim_at: Duration,
-    pub(super) is_release_sent: bool,
+    /// The claim as it was last read or written since the stream was opened.
+    pub(super) claim: Claim,
+    /// The claim that was sent last.
+    pub(super) claim_put: Claim,
     /// Its holder has left the cluster and has no copy of it: nothing is written or asked until it joins again.
     pub(super) is_dormant: bool,
     pub(super) is_hostage_reported: bool,
@@ -184,6 +218,10 @@ pub(super) struct Slot {
     pub(super) had_blocks: bool,
     /// The engine listed it when this node started: it had blocks, at least the own fence of an earlier start.
     pub(super) was_listed: bool,
+    /// All that earlier disks of this node wrote to it is adopted, or was given up, and the lists of that are read.
+    pub(super) is_read: bool,
+    /// When it is opened again although its records of adoption are still needed.
+    pub(super) reopen_at: Option<Duration>,
     /// The last claim was written over an adopter's, since the stream with its records is lost.
     pub(super) is_forced: bool,
     /// A compaction moves the messages up to here.
@@ -201,6 +239,8 @@ pub(super) struct Slot {
 /// The change of the claim that a slot wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimGoal {
+    /// All mail of earlier epochs is adopted by first copies in this stream, so that they may be written again.
+    Decide,
     TakeBack,
     /// As `TakeBack`, and the next generation takes the place of the stream.
     Replace,
@@ -211,6 +251,7 @@ pub(super) enum ClaimGoal {
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) sequence: u64,
+    pub(super) epoch: Epoch,
     pub(super) accepted: Accepted,
     pub(super) completions: Vec<Completion>,
 }
@@ -262,11 +303,14 @@ impl Slot {
             claim_attempt: 0,
             claim_goal: None,
             claim_at: now,
-            is_release_sent: false,
+            claim: Claim::default(),
+            claim_put: Claim::default(),
             is_dormant: false,
             is_hostage_reported: false,
             had_blocks: false,
             was_listed: false,
+            is_read: false,
+            reopen_at: None,
             is_forced: false,
             compact_upto: 0,
             compacting: BTreeSet::new(),
@@ -282,6 +326,12 @@ impl Slot {
     /// True when no message of an earlier start can turn up in it.
     pub(super) const fn is_resolved(&self) -> bool {
         self.is_dormant || self.phase.is_resolved()
+    }
+
+    /// True while another node may adopt, or have adopted, mail in it that an earlier disk of this node wrote.
+    pub(super) fn may_have_former_mail(&self) -> bool {
+        let is_of_others = matches!(self.phase, Phase::Foreign(_) | Phase::Scanning { .. });
+        !self.is_read && !self.is_dormant && (self.was_listed || is_of_others)
     }
 
     /// True while its mail may have to be taken back because the stream is out of reach.
@@ -307,16 +357,31 @@ impl Slot {
 
     /// True when new mail may be written to it.
     pub(super) fn takes_mail(&self, now: Duration, settings: &Settings) -> bool {
+        self.takes_copies(now, settings) && !self.messages.is_given_up()
+    }
+
+    /// True when mail without a copy may be written to it. That takes RELEASE back, which is sent again behind it.
+    pub(super) fn takes_copies(&self, now: Duration, settings: &Settings) -> bool {
         self.phase == Phase::Open
             && self.messages.is_flowing()
             && now >= self.stalled_until
-            && !self.is_release_sent
             && self.messages.waiting_octets() < self.waiting_max(settings)
+    }
+
+    /// True when the body of a large message may begin. Small mail does not wait for pieces: its lane has blocks of its
+    /// own in flight.
+    pub(super) fn takes_large(&self, now: Duration, settings: &Settings) -> bool {
+        self.takes_mail(now, settings) && self.bodies.is_flowing() && self.waiting_octets() < self.waiting_max(settings)
+    }
+
+    /// Octets that wait in both lanes.
+    const fn waiting_octets(&self) -> usize {
+        self.messages.waiting_octets() + self.bodies.waiting_octets()
     }
 
     /// True when new mail should rather go to another holder, and copies that nobody waits for should wait.
     pub(super) const fn is_busy(&self, settings: &Settings) -> bool {
-        self.messages.waiting_octets() >= settings.waiting_octets_min
+        self.waiting_octets() >= settings.waiting_octets_min
     }
 
     /// Octets that may wait: a client waits for no longer than for a block without an answer.
@@ -328,8 +393,9 @@ impl Slot {
 
     /// Learns how fast the holder is from a block that was just stored. A small one says nothing: its time is that of
     /// the way and of the disk.
-    pub(super) fn note_pace(&mut self, now: Duration, octets: usize) {
-        let Some(sent_at) = self.messages.proven_at().filter(|_| octets >= PACE_OCTETS_MIN) else { return };
+    pub(super) fn note_pace(&mut self, now: Duration, lane: Lane, octets: usize) {
+        let writer = if lane == Lane::Messages { &self.messages } else { &self.bodies };
+        let Some(sent_at) = writer.proven_at().filter(|_| octets >= PACE_OCTETS_MIN) else { return };
         let micros = u64::try_from(now.saturating_sub(sent_at).as_micros()).unwrap_or(u64::MAX).max(1);
         let found = (octets as u64).saturating_mul(1_000_000) / micros;
         self.pace = Some(self.pace.map_or(found, |before| (3 * before + found) / 4));
@@ -361,7 +427,7 @@ impl Slot {
             state,
             messages: self.live,
             stored_upto: self.messages.last_sequence(),
-            waiting_octets: self.messages.waiting_octets() + self.bodies.waiting_octets(),
+            waiting_octets: self.waiting_octets(),
             unstored_completions: self.unstored_count,
             lag: (!self.agrees()).then(|| now.saturating_sub(self.agreed_at)),
         }

@@ -17,8 +17,10 @@ impl Owner {
     /// Returns the next action. Call it until it returns `None`, after each event and at `wake_at`.
     pub(crate) fn poll(&mut self, now: Duration) -> Option<Action> {
         if self.actions.is_empty() {
+            self.end_rests(now);
             self.read_for_copies(now);
             self.read_for_widowed(now);
+            self.read_for_pairs(now);
             self.read_for_changed(now);
             self.read_for_compaction(now);
             let streams: Vec<StreamId> = self.slots.keys().copied().collect();
@@ -36,17 +38,18 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         if slot.phase == Phase::Open && slot.messages.is_flowing() {
             slot.flush_done(now, &self.settings, self.is_releasing);
-            let may_release = self.is_releasing && is_settled && !slot.is_release_sent && slot.uploads.is_empty();
+            let may_release = self.is_releasing && is_settled && slot.uploads.is_empty();
+            let may_release = may_release && !slot.messages.is_given_up();
             if may_release && slot.done.is_empty() && slot.messages.is_drained() {
                 slot.messages.push(Record::Release, 0);
-                slot.is_release_sent = true;
             }
-            if self.is_departing && slot.is_release_sent && slot.messages.is_drained() {
-                // The tail is watched from now on: a heartbeat behind RELEASE would take it back.
+            if self.is_departing && slot.messages.is_given_up() && slot.messages.is_drained() {
+                // The tail is watched from now on.
                 slot.phase = Phase::Released;
                 slot.messages.read_tail(now + self.settings.tail_interval);
             }
         }
+        self.reopen_former(now, stream);
         self.want_claim(now, stream);
         self.poll_claim(now, stream);
         self.poll_scan(now, stream);
@@ -97,13 +100,15 @@ impl Owner {
             let scan = matches!(slot.phase, Phase::Scanning { .. } | Phase::Foreign(_)).then_some(slot.scan_at);
             let done = slot.done_since.map(|since| since + self.settings.done_delay);
             let done = done.filter(|_| slot.phase == Phase::Open && slot.messages.is_flowing());
-            let scrub = (slot.phase == Phase::Open && slot.messages.is_flowing()).then_some(slot.scrub.at);
-            [slot.messages.wake_at(), slot.bodies.wake_at(), claim, takes_back, scan, scrub, done]
+            let is_scrubbed = slot.phase == Phase::Open && slot.messages.is_flowing() && !self.is_releasing;
+            let scrub = is_scrubbed.then_some(slot.scrub.at);
+            [slot.messages.wake_at(), slot.bodies.wake_at(), claim, takes_back, scan, scrub, done, slot.reopen_at]
                 .into_iter()
                 .flatten()
                 .min()
         };
-        self.slots.values().filter_map(of_slot).min()
+        let of_mail = [self.uneven.wake_at(), self.changed.wake_at(), self.unreadable.wake_at()];
+        self.slots.values().filter_map(of_slot).chain(of_mail.into_iter().flatten()).min()
     }
 
     /// Takes an answer of the log.
@@ -167,7 +172,7 @@ impl Owner {
                 }
             }
             (Lane::Bodies, WriterEvent::Stored { sequence, octets, records }) => {
-                self.pieces_stored(stream, sequence, octets, &records);
+                self.pieces_stored(now, stream, (sequence, octets), &records);
             }
             (_, WriterEvent::Damaged { why }) => self.damaged(now, stream, why),
             (Lane::Bodies, WriterEvent::Fenced { epoch, by }) => {
@@ -208,7 +213,6 @@ impl Owner {
         slot.stored_at = now;
         slot.is_stalled = false;
         slot.stalled_until = now;
-        slot.is_release_sent = false;
         slot.is_hostage_reported = false;
         let was_abandoned = slot.phase == Phase::Abandoned;
         if was_abandoned || sequence == 1 {
@@ -222,7 +226,7 @@ impl Owner {
             slot.scan_at = now;
             slot.scan_asked = None;
         }
-        slot.had_blocks = true;
+        (slot.had_blocks, slot.is_read) = (true, true);
         slot.held = slot.messages.epoch();
     }
 
@@ -230,7 +234,7 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         slot.stored_at = now;
         slot.is_stalled = false;
-        slot.note_pace(now, octets);
+        slot.note_pace(now, Lane::Messages, octets);
         slot.index.block_stored(sequence, octets);
         let mut accepted = Vec::new();
         for record in records {
@@ -248,28 +252,27 @@ impl Owner {
             }
         }
         for (id, twin) in accepted {
-            self.copy_stored(stream, sequence, id, twin);
+            self.copy_stored(now, stream, sequence, id, twin);
         }
     }
 
-    fn copy_stored(&mut self, stream: StreamId, sequence: u64, id: QueueId, twin: Option<Twin>) {
+    fn copy_stored(&mut self, now: Duration, stream: StreamId, sequence: u64, id: QueueId, twin: Option<Twin>) {
         let (Some(slot), Some(message)) = (self.slots.get_mut(&stream), self.messages.get_mut(&id)) else { return };
         let octets = message.octets;
         let Some(copy) = message.copies.iter_mut().find(|copy| copy.stream == stream) else { return };
         copy.pending = copy.pending.saturating_sub(1);
-        (copy.has_twin, copy.twin) = (twin.is_some(), twin);
-        if copy.has_twin {
-            self.widowed.insert(id);
-        }
+        (copy.epoch, copy.has_twin, copy.twin) = (slot.messages.epoch(), twin.is_some(), twin);
         if let Some(earlier) = copy.sequence.replace(sequence) {
             slot.unindex_message(earlier, id);
         }
         slot.index_message(sequence, id, octets);
+        self.look_at_pair(now, id);
         self.settle(id);
     }
 
-    fn pieces_stored(&mut self, stream: StreamId, sequence: u64, octets: usize, records: &[Record]) {
+    fn pieces_stored(&mut self, now: Duration, stream: StreamId, (sequence, octets): (u64, usize), records: &[Record]) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
+        slot.note_pace(now, Lane::Bodies, octets);
         slot.body_index.block_stored(sequence, octets);
         let mut whole = Vec::new();
         for record in records {

@@ -1,5 +1,5 @@
-//! Pushers and nodes on one store in virtual time, with every step in any order, lost answers, crashes and claims that
-//! expire.
+//! Pushers and nodes on one store in virtual time, with every step in any order, lost answers, crashes, new disks and
+//! claims that expire.
 //!
 //! Checked: of two pushes from one state one is activated at most; a push says that it won if and only if it did; a
 //! node takes only what was active and fitted there; without force nothing becomes active that a live node has
@@ -230,7 +230,10 @@ impl World {
         let node = NodeId(u16::try_from(index).unwrap() + 1);
         let one = &mut self.nodes[index];
         one.is_up = !one.is_up;
-        // Memory is lost, the disk is not.
+        // Memory is lost, the disk at times.
+        if one.is_up && self.chance.below(4) == 0 {
+            one.kept = None;
+        }
         one.follower = Follower::new(self.now, node, one.kept);
         one.up_since = self.now;
     }
@@ -326,6 +329,115 @@ fn any_order_of_two_pushers_and_nodes_that_come_and_go() {
         lost += refused;
     }
     assert!(activated > 60 && lost > 30, "the simulation must reach both ends: {activated}, {lost}");
+}
+
+impl World {
+    /// A world in which nothing is lost, with one revision that counts at all nodes.
+    fn calm() -> Self {
+        let mut world = Self::new(0);
+        (world.calm, world.picky) = (true, None);
+        world.heartbeat();
+        world.push_calmly();
+        world.play_to_end(0);
+        world
+    }
+
+    fn push_calmly(&mut self) {
+        let number = u64::try_from(self.pushes.len()).unwrap() + 1;
+        let options = PushOptions { force: false, dry_run: false };
+        self.pushes.push((
+            Push::new(self.now, (CLUSTER, NodeId(1)), PushId(number), bundle(number), options),
+            None,
+            false,
+        ));
+    }
+
+    /// Each node and this push take a step.
+    fn round(&mut self, push: Option<usize>) {
+        if let Some(push) = push {
+            self.step_push(push);
+        }
+        (0..self.nodes.len()).for_each(|node| self.step_node(node));
+        self.now += Duration::from_millis(100);
+        self.heartbeat();
+    }
+
+    fn play_to_end(&mut self, push: usize) -> PushEnd {
+        for _ in 0..2_000 {
+            self.round(Some(push));
+            if let Some(end) = &self.pushes[push].1 {
+                return end.clone();
+            }
+        }
+        panic!("push {push} has no end");
+    }
+
+    fn has_at_all_nodes(&self, number: u64) -> bool {
+        let digest = bundle(number).digest;
+        self.nodes.iter().all(|node| node.kept.is_some_and(|(_, kept)| kept == digest))
+    }
+}
+
+/// A pusher that ends without a word leaves the files before in force everywhere, until its write of the revision. The
+/// next push waits for the end of its claim, and succeeds.
+#[test]
+fn a_pusher_that_crashes_between_any_two_steps_changes_nothing_or_all() {
+    let (mut changed_nothing, mut was_busy) = (0, 0);
+    for steps in 0.. {
+        let mut world = World::calm();
+        assert!(world.has_at_all_nodes(1));
+        world.push_calmly();
+        for _ in 0..steps {
+            world.round(Some(1));
+        }
+        let is_over = world.pushes[1].1.is_some();
+        let counts = world.store.activated.last().unwrap().push;
+        // The nodes go on without the pusher.
+        for _ in 0..150 {
+            world.round(None);
+        }
+        assert_eq!(world.store.activated.last().unwrap().push, counts, "{steps}: no node activates");
+        assert!(world.has_at_all_nodes(counts.0), "{steps}: all nodes have what counts");
+        changed_nothing += usize::from(counts == PushId(1));
+        world.push_calmly();
+        let mut end = world.play_to_end(2);
+        if let PushEnd::Busy(claim) = &end {
+            assert_eq!((claim.push, is_over), (PushId(2), false), "{steps}");
+            was_busy += 1;
+            for _ in 0..600 {
+                world.round(None);
+            }
+            world.push_calmly();
+            end = world.play_to_end(3);
+        }
+        let last = u64::try_from(world.pushes.len()).unwrap();
+        assert!(matches!(&end, PushEnd::Activated(active) if active.push == PushId(last)), "{steps}: {end:?}");
+        assert!(world.has_at_all_nodes(last), "{steps}");
+        assert_eq!(world.store.activated.last().unwrap().previous, Some(bundle(counts.0)), "{steps}");
+        if is_over {
+            break;
+        }
+    }
+    assert!(changed_nothing > 5 && was_busy > 5, "crashes before the activation: {changed_nothing}, {was_busy}");
+}
+
+/// A node that comes back with a new disk takes the revision that counts, also while another push is under way.
+#[test]
+fn a_node_with_a_new_disk_takes_what_counts() {
+    for has_push in [false, true] {
+        let mut world = World::calm();
+        let node = &mut world.nodes[2];
+        (node.kept, node.follower) = (None, Follower::new(world.now, NodeId(3), None));
+        assert!(!world.nodes[2].follower.is_settled(), "it takes no mail before");
+        if has_push {
+            world.push_calmly();
+            assert!(matches!(world.play_to_end(1), PushEnd::Activated(_)));
+        }
+        for _ in 0..150 {
+            world.round(None);
+        }
+        assert!(world.nodes[2].follower.is_settled() && world.has_at_all_nodes(if has_push { 2 } else { 1 }));
+    }
 }
 
 /// The negative control: without the comparison two pushes from one state both win.

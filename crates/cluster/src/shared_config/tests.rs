@@ -57,6 +57,14 @@ fn a_bundle_reads_back_and_has_limits() {
     }
     bundle.add("map", Vec::new()).unwrap();
     assert_eq!(bundle.add("large", vec![0; BUNDLE_OCTETS_MAX]), Err(BundleError::TooLarge));
+    let rest = BUNDLE_OCTETS_MAX - bundle.files().map(|file| file.name.len() + file.content.len()).sum::<usize>();
+    let mut full = bundle.clone();
+    assert_eq!(full.add("large", vec![0; rest - 4]), Err(BundleError::TooLarge), "its name counts too");
+    assert_eq!(full, bundle, "a file that is refused changes nothing");
+    full.add("large", vec![0; rest - 5]).unwrap();
+    let octets = full.encode();
+    assert_eq!(Bundle::decode(&octets).as_ref(), Ok(&full), "the largest one reads back");
+    assert_eq!(full.add("x", Vec::new()), Err(BundleError::TooLarge));
     let pieces: Vec<u8> =
         (0..name(1).pieces()).flat_map(|number| BundleName::piece(&[7; 300_000], number)).copied().collect();
     assert_eq!((name(1).pieces(), pieces), (2, vec![7; 300_000]));

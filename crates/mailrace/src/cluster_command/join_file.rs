@@ -17,8 +17,17 @@ pub(super) const ROUTE_PORT: u16 = 6_222;
 const USER: &str = "mailrace";
 /// The user of nats-server at other servers.
 const ROUTE_USER: &str = "route";
+/// The user of the engines' system account.
+const SYSTEM_USER: &str = "system";
 /// Letters of a name or a password.
 const LETTERS_MAX: usize = 128;
+
+/// A user of the engines' system account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SystemLogin {
+    pub(super) user: String,
+    pub(super) password: String,
+}
 
 /// The facts that all nodes have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +40,8 @@ pub(super) struct ClusterFacts {
     pub(super) password: String,
     pub(super) route_user: String,
     pub(super) route_password: String,
+    /// The login at the system account of the engines; a file of an older mailrace has none.
+    pub(super) system: Option<SystemLogin>,
     /// Numbers that nodes have.
     pub(super) nodes: Vec<u16>,
     /// Addresses of engines for clients.
@@ -49,6 +60,7 @@ impl ClusterFacts {
             password: random(),
             route_user: ROUTE_USER.to_owned(),
             route_password: random(),
+            system: Some(SystemLogin { user: SYSTEM_USER.to_owned(), password: random() }),
             nodes: Vec::new(),
             engines: Vec::new(),
             routes: Vec::new(),
@@ -64,7 +76,10 @@ impl ClusterFacts {
         .to_owned();
         let list = |items: &[String]| items.iter().map(String::as_str).collect::<Value>();
         let nodes: Value = self.nodes.iter().map(|node| i64::from(*node)).collect();
-        for (key, value) in [
+        let system = self.system.iter().flat_map(|system| {
+            [("system_user", system.user.as_str().into()), ("system_password", system.password.as_str().into())]
+        });
+        let logins = [
             ("version", Value::from(VERSION)),
             ("id", self.id.as_str().into()),
             ("name", self.name.as_str().into()),
@@ -72,10 +87,10 @@ impl ClusterFacts {
             ("password", self.password.as_str().into()),
             ("route_user", self.route_user.as_str().into()),
             ("route_password", self.route_password.as_str().into()),
-            ("nodes", nodes),
-            ("engines", list(&self.engines)),
-            ("routes", list(&self.routes)),
-        ] {
+        ];
+        // The keys that a file must have stand at its end, so that one that is cut off is noticed.
+        let addresses = [("nodes", nodes), ("engines", list(&self.engines)), ("routes", list(&self.routes))];
+        for (key, value) in logins.into_iter().chain(system).chain(addresses) {
             let _infallible = writeln!(text, "{key} = {value}");
         }
         text
@@ -108,6 +123,10 @@ impl ClusterFacts {
                 .and_then(|list| list.into_iter().map(|text| read(text).ok()).collect())
                 .ok_or_else(|| format!("{key} is no list of addresses; {again}"))
         };
+        let system = match (document.get("system_user"), document.get("system_password")) {
+            (None, None) => None,
+            _ => Some(SystemLogin { user: word("system_user")?, password: word("system_password")? }),
+        };
         let number = |value: &Value| value.as_integer().and_then(|number| u16::try_from(number).ok());
         Ok(Self {
             id: word("id")?,
@@ -116,6 +135,7 @@ impl ClusterFacts {
             password: word("password")?,
             route_user: word("route_user")?,
             route_password: word("route_password")?,
+            system,
             nodes: list(item("nodes")?, number).ok_or_else(|| format!("nodes is no list of numbers; {again}"))?,
             engines: addresses("engines", ENGINE_PORT)?,
             routes: addresses("routes", ROUTE_PORT)?,
@@ -153,6 +173,13 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_an_older_mailrace_has_no_system_account() {
+        let older = ClusterFacts { system: None, ..facts() };
+        assert!(!older.text().contains("system"), "{}", older.text());
+        assert_eq!(ClusterFacts::parse(&older.text()), Ok(older));
+    }
+
+    #[test]
     fn damaged_files() {
         let text = facts().text();
         for (from, to, says) in [
@@ -163,6 +190,8 @@ mod tests {
             ("name = \"mail\"", "name = 3", "name is no text"),
             ("name = \"mail\"", "name = \"a b\"", "name has other characters"),
             ("password = \"00ff", "password = \"\\\" x: \\\"", "password has other characters"),
+            ("system_user = \"system\"", "", "no \"system_user\""),
+            ("system_password = \"00ff", "system_password = \"a b", "system_password has other characters"),
             ("nodes = [1]", "nodes = [70000]", "nodes is no list"),
             ("\"10.0.0.1:6222\"", "\"nats://10.0.0.1\"", "routes is no list"),
             ("engines = [", "engines = [[", "no TOML"),

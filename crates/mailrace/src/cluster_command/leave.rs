@@ -1,10 +1,11 @@
 //! `mailrace cluster leave`: takes the running node of this machine out of its cluster, or a dead node.
 //!
 //! The running server leaves by itself, and the command shows its progress. A dead node is removed by a connection of
-//! the command to the engines. Both end with the steps that are left for the operator.
+//! the command to the engines, and its engine by a user of their system account. Both end with the steps that are left
+//! for the operator.
 
 use super::cluster_source::load_node;
-use super::leave_texts::{progress, steps_left, verdict, waiting_line};
+use super::leave_texts::{progress, steps_behind_departure, steps_behind_removal, verdict, waiting_line};
 use crate::config_commands::Source;
 use crate::control_client::{Control, ControlTarget};
 use crate::exit::{Exit, Failure};
@@ -14,7 +15,10 @@ use operator::answers::{self, ClusterLeave};
 use operator::control::Request;
 use os::error::without_numbers;
 use serde_json::{Value, json};
-use server::cluster::{EngineAccessError, NodeId, NodeRemovalResult, NodeRemover, ROW_WATCH, RemovalEnd, WaitingMail};
+use server::cluster::{
+    EngineAccessError, EngineRemoval, NodeId, NodeRemovalResult, NodeRemover, ROW_WATCH, RemovalEnd, WaitingMail,
+    remove_engine,
+};
 
 /// The end of `--help`.
 pub(super) const HELP: &str = "\
@@ -26,7 +30,9 @@ its nats-server, and when.
 With --node a dead node is removed that does not return. IT MUST BE STOPPED, AND STAY SO: a node
 that still runs, cut off from the engines, goes on using its part of shared limits, which the
 other nodes use too from then on. Its streams stay: a node that comes back all the same joins
-again, and drops the mail that others have taken over.
+again, and drops the mail that others have taken over. With cluster.system_user its nats-server is
+taken out of the majority too, when it has stopped and no mail stays behind; run the command again
+then.
 
 --force leaves mail where it is that no other node can take over: on the disk of the node, and in
 its copies. It is delivered when that disk comes back. A node that runs is never removed by
@@ -126,7 +132,7 @@ fn left_lines(left: &ClusterLeave) -> Vec<String> {
         );
     }
     let holds: Vec<(u16, Option<u64>)> = left.copies.iter().map(|one| (one.owner, one.messages)).collect();
-    lines.extend(steps_left(left.node, Some(&left.engine), left.nodes.len(), Some(&holds)));
+    lines.extend(steps_behind_departure(left.node, &left.engine, left.nodes.len(), &holds));
     lines
 }
 
@@ -153,17 +159,22 @@ fn remove(arguments: &LeaveArguments, node: u16) -> Result<Exit, Failure> {
         }
     });
     let NodeRemovalResult { end, waiting } = result;
-    let (exit, text) = verdict(&end, &waiting, node);
+    let (mut exit, text) = verdict(&end, &waiting, node);
+    let is_removed = matches!(end, RemovalEnd::Removed { .. });
+    let engine = is_removed.then(|| remove_engine(cluster, NodeId(node), !waiting.is_empty()));
+    if matches!(engine, Some(EngineRemoval::NotDone(_))) {
+        exit = Exit::Lost;
+    }
     if arguments.json {
-        output.print_json(&report(node, &end, &waiting, exit, &text));
+        output.print_json(&report(node, (&end, engine.as_ref()), &waiting, exit, &text));
         output.finish()?;
         return Ok(exit);
     }
     let lines = waiting.iter().map(|one| format!("  {}", waiting_line(one, node)));
-    if let RemovalEnd::Removed { .. } = end {
+    if let Some(engine) = engine {
         output.print_line(&text);
         lines.for_each(|line| output.print_line(line));
-        steps_left(node, None, usize::MAX, None).into_iter().for_each(|line| output.print_line(line));
+        steps_behind_removal(node, &engine).into_iter().for_each(|line| output.print_line(line));
         output.finish()?;
         return Ok(exit);
     }
@@ -172,7 +183,13 @@ fn remove(arguments: &LeaveArguments, node: u16) -> Result<Exit, Failure> {
     Err(Failure::new(exit, text))
 }
 
-fn report(node: u16, end: &RemovalEnd, waiting: &[WaitingMail], exit: Exit, text: &str) -> Value {
+fn report(
+    node: u16,
+    (end, engine): (&RemovalEnd, Option<&EngineRemoval>),
+    waiting: &[WaitingMail],
+    exit: Exit,
+    text: &str,
+) -> Value {
     let waiting: Vec<Value> = waiting
         .iter()
         .map(|one| {
@@ -184,9 +201,19 @@ fn report(node: u16, end: &RemovalEnd, waiting: &[WaitingMail], exit: Exit, text
         RemovalEnd::Removed { rows, had_left } => (Some(rows), Some(had_left)),
         _ => (None, None),
     };
+    let (engine, engine_problem) = match engine {
+        None => (None, None),
+        Some(EngineRemoval::NoAccount) => (Some("no account"), None),
+        Some(EngineRemoval::Kept) => (Some("kept"), None),
+        Some(EngineRemoval::Single) => (Some("single"), None),
+        Some(EngineRemoval::NotAmongThem { .. }) => (Some("absent"), None),
+        Some(EngineRemoval::Runs { .. }) => (Some("runs"), None),
+        Some(EngineRemoval::Removed { .. }) => (Some("removed"), None),
+        Some(EngineRemoval::NotDone(why)) => (Some("not done"), Some(without_numbers(why))),
+    };
     json!({
         "node": node, "ok": exit == Exit::Ok, "removed": limits.is_some(), "limits": limits, "had_left": had_left,
-        "text": text, "waiting": waiting,
+        "text": text, "waiting": waiting, "engine": engine, "engine_problem": engine_problem,
     })
 }
 

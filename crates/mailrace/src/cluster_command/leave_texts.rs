@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::output::{count, thousands};
 use operator::answers::ClusterLeave;
 use os::error::without_numbers;
-use server::cluster::{RemovalEnd, WaitingMail, WaitingReason};
+use server::cluster::{EngineRemoval, RemovalEnd, WaitingMail, WaitingReason};
 
 /// The step of a running node that leaves.
 pub(super) fn progress(leave: &ClusterLeave) -> String {
@@ -110,27 +110,25 @@ pub(super) fn waiting_line(one: &WaitingMail, node: u16) -> String {
     format!("{mail} of {owner} with copies at {holder}: {why}")
 }
 
-/// The steps that are left for the operator. `engine` is the address of the node's engine, `others` the number of nodes
-/// that are left, `holds` the owners that have copies in it, as far as they are known.
-pub(super) fn steps_left(
+/// The steps behind the departure of a running node. `engine` is the address of its engine, `others` the number of
+/// nodes that are left, `holds` the owners that have copies in it.
+pub(super) fn steps_behind_departure(
     node: u16,
-    engine: Option<&str>,
+    engine: &str,
     others: usize,
-    holds: Option<&[(u16, Option<u64>)]>,
+    holds: &[(u16, Option<u64>)],
 ) -> Vec<String> {
     let mut lines = vec!["left to do:".to_owned()];
-    let when = format!("until mailrace cluster status at each other node has no line \"copies at node {node}\"");
     lines.push(match holds {
-        Some([]) => format!("  nats-server of node {node}: no other node has copies in it, so it may be stopped"),
-        Some(holds) => {
+        [] => format!("  nats-server of node {node}: no other node has copies in it, so it may be stopped"),
+        holds => {
             let named = |(owner, messages): &(u16, Option<u64>)| {
                 let mail = messages.map_or_else(|| "mail".to_owned(), |messages| count(messages, "message"));
                 format!("{mail} of node {owner}")
             };
             let holds = holds.iter().map(named).collect::<Vec<_>>().join(" and ");
-            format!("  nats-server of node {node}: keep it running: {holds} have copies in it, {when}")
+            format!("  nats-server of node {node}: keep it running: {holds} have copies in it, {}", until_copied(node))
         }
-        None => format!("  nats-server of node {node}: if it runs, keep it {when}"),
     });
     if others == 2 {
         lines.push(
@@ -139,18 +137,74 @@ pub(super) fn steps_left(
                 .to_owned(),
         );
     }
-    lines.push(
-        "  each other nats-server: take its route out of the configuration and reload it; \"nats server cluster peer-remove\" \
-         with its server_name, by a user of the system account: until then it counts for the majority"
-            .to_owned(),
-    );
-    let address = engine.map_or_else(|| "its address".to_owned(), ToOwned::to_owned);
     lines.push(format!(
-        "  each other node: take {address} out of cluster.engines and restart mailrace, one after the other"
+        "  when it has stopped, at another node: mailrace cluster leave --node {node} takes it out of the majority where \
+         cluster.system_user is set; elsewhere \"nats server cluster peer-remove\" with its server_name does, by a user of the \
+         system account"
     ));
-    lines.push("  then, at each of them: mailrace cluster verify".to_owned());
-    lines.push(format!("  node {node}: keep mailrace from starting there; a start joins the cluster again"));
+    lines.push(ROUTE_STEP.to_owned());
+    lines.extend(last_steps(node, engine));
     lines
+}
+
+/// The steps behind the removal of a dead node, whose engine was taken out of the majority or not.
+pub(super) fn steps_behind_removal(node: u16, engine: &EngineRemoval) -> Vec<String> {
+    let mut lines = vec!["left to do:".to_owned()];
+    let by_hand = "\"nats server cluster peer-remove\" with its server_name, by a user of the system account: until then it \
+                   counts for the majority";
+    let keep = format!("  nats-server of node {node}: if it runs, keep it {}", until_copied(node));
+    match engine {
+        EngineRemoval::NoAccount => lines.extend([keep, format!("{ROUTE_STEP}; {by_hand}")]),
+        EngineRemoval::NotDone(why) => {
+            let why = without_numbers(why);
+            lines.extend([format!("  not done: {why}"), keep, format!("{ROUTE_STEP}; {by_hand}")]);
+        }
+        EngineRemoval::Kept => lines.extend([
+            format!(
+                "  nats-server of node {node}: it counts for the majority, as its disk may have the only copies of the mail \
+                 above: keep both; when that mail has gone on, run this command again"
+            ),
+            ROUTE_STEP.to_owned(),
+        ]),
+        EngineRemoval::Single => {
+            lines.push("  nats-server: the one that answers is in no cluster, so none is to be taken out".to_owned());
+        }
+        EngineRemoval::Runs { name } => lines.extend([
+            format!(
+                "  nats-server {name}: it runs and counts for the majority: keep it {}; then stop it, and run this command \
+                 again",
+                until_copied(node)
+            ),
+            ROUTE_STEP.to_owned(),
+        ]),
+        EngineRemoval::NotAmongThem { name } => lines.extend([
+            format!(
+                "  nats-server {name}: it does not count for the majority; if node {node} has another server_name: {by_hand}"
+            ),
+            ROUTE_STEP.to_owned(),
+        ]),
+        EngineRemoval::Removed { name } => lines.extend([
+            format!("  nats-server {name}: it does not count for the majority any more; keep it stopped"),
+            ROUTE_STEP.to_owned(),
+        ]),
+    }
+    lines.extend(last_steps(node, "its address"));
+    lines
+}
+
+/// A step at the engines that stay.
+const ROUTE_STEP: &str = "  each other nats-server: take its route out of the configuration and reload it";
+
+fn until_copied(node: u16) -> String {
+    format!("until mailrace cluster status at each other node has no line \"copies at node {node}\"")
+}
+
+fn last_steps(node: u16, address: &str) -> [String; 3] {
+    [
+        format!("  each other node: take {address} out of cluster.engines and restart mailrace, one after the other"),
+        "  then, at each of them: mailrace cluster verify".to_owned(),
+        format!("  node {node}: keep mailrace from starting there; a start joins the cluster again"),
+    ]
 }
 
 #[cfg(test)]
@@ -204,10 +258,32 @@ mod tests {
 
     #[test]
     fn two_engines_are_warned_of() {
-        let lines = steps_left(3, Some("10.0.0.3:4222"), 2, Some(&[]));
+        let lines = steps_behind_departure(3, "10.0.0.3:4222", 2, &[]);
         assert!(lines.iter().any(|line| line.contains("as a third one")), "{lines:#?}");
-        let lines = steps_left(3, None, usize::MAX, None);
+        let lines = steps_behind_departure(3, "10.0.0.3:4222", 3, &[]);
         assert!(lines.iter().all(|line| !line.contains("as a third one")), "{lines:#?}");
-        assert!(lines.iter().any(|line| line.contains("\"copies at node 3\"")), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.contains("mailrace cluster leave --node 3")), "{lines:#?}");
+    }
+
+    #[test]
+    fn the_engine_of_a_dead_node_has_its_next_step() {
+        let name = || "mail-3".to_owned();
+        for (engine, wanted, by_hand) in [
+            (EngineRemoval::NoAccount, "if it runs, keep it until", true),
+            (EngineRemoval::NotDone("no leader answers".to_owned()), "not done: no leader answers", true),
+            (EngineRemoval::Kept, "only copies of the mail above: keep both", false),
+            (EngineRemoval::Runs { name: name() }, "no line \"copies at node 3\"; then stop it, and run this", false),
+            (EngineRemoval::NotAmongThem { name: name() }, "another server_name", true),
+            (EngineRemoval::Removed { name: name() }, "mail-3: it does not count for the majority any more", false),
+        ] {
+            let text = steps_behind_removal(3, &engine).join("\n");
+            assert!(text.contains(wanted) && text.contains("take its route out"), "{engine:?}: {text}");
+            assert_eq!(text.contains("peer-remove"), by_hand, "{engine:?}: {text}");
+            assert!(text.contains("take its address out of cluster.engines"), "{engine:?}: {text}");
+        }
+        // Without a cluster of engines there is no majority and no route.
+        let text = steps_behind_removal(3, &EngineRemoval::Single).join("\n");
+        assert!(text.contains("in no cluster") && !text.contains("route") && !text.contains("peer-remove"), "{text}");
+        assert!(text.contains("take its address out of cluster.engines"), "{text}");
     }
 }

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// The text of `--help` of `init` behind the options.
 pub(super) const INIT_HELP: &str = "\
-Makes nats-server.conf, cluster.secret and cluster.join, of mode 0600, and prints the section [cluster]. Existing files
-stay as they are.
+Makes nats-server.conf, cluster.secret, cluster.system.secret and cluster.join, of mode 0600, and prints the section
+[cluster]. Existing files stay as they are.
 
 Example, for three nodes:
   mailrace cluster init --name mail --node 1 --listen 10.0.0.1:4222 --route 10.0.0.2:6222 --route 10.0.0.3:6222
@@ -34,8 +34,8 @@ Exit status:
 
 /// The same for `join`.
 pub(super) const JOIN_HELP: &str = "\
-Makes nats-server.conf and cluster.secret, of mode 0600, and prints the section [cluster]. Existing files stay as they
-are.
+Makes nats-server.conf, cluster.secret and cluster.system.secret, of mode 0600, and prints the section [cluster].
+Existing files stay as they are.
 
 Example:
   mailrace cluster join --file cluster.join --node 2 --listen 10.0.0.2:4222
@@ -228,7 +228,8 @@ impl<'a> NodeFiles<'a> {
 
     fn make(&self, join: Option<&Path>) -> Result<Exit, Failure> {
         let (engine, secret) = (self.directory.join("nats-server.conf"), self.directory.join("cluster.secret"));
-        let section = section(&self.cluster, &self.node, &secret);
+        let system_secret = self.directory.join("cluster.system.secret");
+        let section = section(&self.cluster, &self.node, (&secret, &system_secret));
         // Rules of the configuration, such as an engine that is there twice.
         if let Err(problems) = config::load(&section, None, &[], &config::this_machine()) {
             let texts: Vec<&str> = problems.iter().map(|problem| problem.text.as_str()).collect();
@@ -250,6 +251,10 @@ impl<'a> NodeFiles<'a> {
                 owner: server_owner(&self.config, &accounts)?,
             },
         ];
+        if let Some(system) = &self.cluster.system {
+            // Commands alone read it: the server has no use for such rights.
+            files.push(NewFile { path: system_secret, text: format!("{}\n", system.password), owner: None });
+        }
         if let Some(join) = join {
             files.push(NewFile { path: join.to_owned(), text: self.cluster.text(), owner: None });
         }

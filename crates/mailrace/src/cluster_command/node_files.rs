@@ -55,10 +55,7 @@ pub(super) fn engine_configuration(cluster: &ClusterFacts, node: &NodeFacts) -> 
     line!(text, "  # Less than the disk has: a server whose disk is full gives no answer at all.");
     line!(text, "  max_file_store: {}", node.store_octets);
     line!(text, "}}");
-    line!(text, "authorization {{");
-    line!(text, "  user: \"{}\"", cluster.user);
-    line!(text, "  password: \"{}\"", cluster.password);
-    line!(text, "}}");
+    text.push_str(&logins(cluster));
     if let Some(tls) = &node.tls {
         text.push_str(&tls_block("", tls));
     }
@@ -82,6 +79,31 @@ pub(super) fn engine_configuration(cluster: &ClusterFacts, node: &NodeFacts) -> 
     text
 }
 
+/// The users of the engine. nats-server takes one user of `authorization`, or a list of users beside accounts.
+fn logins(cluster: &ClusterFacts) -> String {
+    let mut text = String::new();
+    line!(text, "authorization {{");
+    let Some(system) = &cluster.system else {
+        line!(text, "  user: \"{}\"", cluster.user);
+        line!(text, "  password: \"{}\"", cluster.password);
+        line!(text, "}}");
+        return text;
+    };
+    line!(text, "  users: [");
+    line!(text, "    {{ user: \"{}\", password: \"{}\" }}", cluster.user, cluster.password);
+    line!(text, "  ]");
+    line!(text, "}}");
+    line!(text, "accounts {{");
+    line!(text, "  # mailrace cluster leave --node takes the engine of a dead node out by this user.");
+    line!(text, "  $SYS {{");
+    line!(text, "    users: [");
+    line!(text, "      {{ user: \"{}\", password: \"{}\" }}", system.user, system.password);
+    line!(text, "    ]");
+    line!(text, "  }}");
+    line!(text, "}}");
+    text
+}
+
 fn tls_block(indent: &str, tls: &TlsFiles) -> String {
     let mut text = String::new();
     line!(text, "{indent}tls {{");
@@ -92,8 +114,13 @@ fn tls_block(indent: &str, tls: &TlsFiles) -> String {
     text
 }
 
-/// The section of the configuration of mailrace.
-pub(super) fn section(cluster: &ClusterFacts, node: &NodeFacts, password_file: &Path) -> String {
+/// The section of the configuration of mailrace. The files are those of the passwords of the user and of the user of
+/// the system account.
+pub(super) fn section(
+    cluster: &ClusterFacts,
+    node: &NodeFacts,
+    (password_file, system_file): (&Path, &Path),
+) -> String {
     let others = cluster.engines.iter().filter(|engine| **engine != node.engine);
     let engines: Value = std::iter::once(&node.engine).chain(others).map(String::as_str).collect();
     let path = |path: &Path| Value::from(path.display().to_string());
@@ -107,6 +134,10 @@ pub(super) fn section(cluster: &ClusterFacts, node: &NodeFacts, password_file: &
     }
     line!(text, "user = \"{}\"", cluster.user);
     line!(text, "password_file = {}", path(password_file));
+    if let Some(system) = &cluster.system {
+        line!(text, "system_user = \"{}\"", system.user);
+        line!(text, "system_password_file = {}", path(system_file));
+    }
     if let Some(tls) = &node.tls {
         line!(text, "tls = true");
         line!(text, "ca_file = {}", path(&tls.ca));

@@ -81,6 +81,12 @@ fn lines(cluster: &ClusterAnswer) -> Vec<String> {
         thousands(cluster.unreplicated),
         thousands(cluster.waiting_for_stream + cluster.adopted_waiting)
     ));
+    if cluster.with_fewer_copies > 0 {
+        lines.push(format!(
+            "{} with one copy, until another holder takes a second one",
+            count(cluster.with_fewer_copies, "message")
+        ));
+    }
     lines.push(format!(
         "since the start: {} adopted, {} given up to other nodes",
         thousands(cluster.adopted),

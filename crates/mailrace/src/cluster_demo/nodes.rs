@@ -5,7 +5,7 @@ use super::engines::DemoEngine;
 use crate::control_client::Control;
 use crate::demo::children::DemoServer;
 use crate::exit::{Exit, Failure};
-use operator::answers::StatusAnswer;
+use operator::answers::{AbsentNodesAnswer, StatusAnswer};
 use operator::control::Request;
 use server::config;
 use std::net::SocketAddr;
@@ -80,6 +80,14 @@ impl DemoNode {
     /// It does not answer.
     pub(super) fn status(&self) -> Result<StatusAnswer, Failure> {
         Control::connect(&self.control)?.ask_for(&Request::Status)
+    }
+
+    /// The mail of absent nodes, as it sees it.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(super) fn absent(&self) -> Result<AbsentNodesAnswer, Failure> {
+        Control::connect(&self.control)?.ask_for(&Request::ClusterAdopt(None))
     }
 
     /// Where its control socket is.

@@ -5,7 +5,7 @@ use super::nodes::DemoNode;
 use super::{ClusterDemoArguments, Parts, clock};
 use crate::exit::{Exit, Failure};
 use crate::output::{Progress, bytes, count, thousands};
-use bench::receiver::{Manners, Receiver};
+use bench::receiver::Manners;
 use bench::storm::{self, Plan};
 use spool::disk::Space;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,9 +15,13 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// The time that the next hop takes for a message until the kill, so that there is a queue when it comes.
-const SLOW: Duration = Duration::from_millis(40);
+const SLOW: Duration = Duration::from_millis(250);
 /// Time after which nothing more is expected to arrive. An adoption takes some 15 seconds.
 const STALLED: Duration = Duration::from_secs(60);
+/// Time between questions whether the mail of the killed node is adopted.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Time without an arrival behind the end of the adoption.
+const QUIET: Duration = Duration::from_secs(2);
 /// The longest wait for a reply in the storm.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -135,10 +139,10 @@ pub(super) fn tell(
     ));
     let before: BTreeSet<u64> = ledger.iter().filter(|one| one.at < killed).map(|one| one.seq).collect();
     let all: BTreeSet<u64> = ledger.iter().map(|one| one.seq).collect();
-    let (arrived, foreign, adopted_at) = wait_for_all(&parts.receiver, &run, (&before, &all));
+    let arrivals = wait_for_all(&parts, &run, (&before, &all));
     let moved = adopted(&parts)?;
-    let counted = Count::of(&all, &arrived, foreign);
-    tell(count_text(&counted, adopted_at.map(|at| at.saturating_duration_since(killed)), moved));
+    let counted = Count::of(&all, &arrivals.times, arrivals.foreign);
+    tell(count_text(&counted, arrivals.complete_at.map(|at| at.saturating_duration_since(killed)), moved));
     Ok((counted.exit(), parts))
 }
 
@@ -165,45 +169,67 @@ fn longest_gap(ledger: &[Acknowledged]) -> Duration {
     gaps.max().unwrap_or_default()
 }
 
-/// Takes arrivals until all of the storm have come, or none come any more. Returns how often each came, how many were
-/// none of the storm, and when the last of `before` came.
-fn wait_for_all(
-    receiver: &Receiver,
-    run: &str,
-    (before, all): (&BTreeSet<u64>, &BTreeSet<u64>),
-) -> (BTreeMap<u64, u64>, u64, Option<Instant>) {
+/// True when a node that is left says that no mail of the first one waits.
+fn is_adopted(parts: &Parts) -> bool {
+    let Some(first) = parts.nodes.first() else { return true };
+    let is_over = |node: &DemoNode| {
+        let absent = node.absent().unwrap_or_default().nodes.into_iter().find(|absent| absent.node == first.number);
+        absent.is_some_and(|absent| !absent.streams.is_empty() && absent.streams.iter().all(|stream| !stream.left))
+    };
+    parts.nodes.iter().skip(1).any(is_over)
+}
+
+/// Messages that the next hop has taken.
+#[derive(Debug, Default)]
+struct Arrivals {
+    /// How often each message of the storm came.
+    times: BTreeMap<u64, u64>,
+    /// Messages that were none of the storm.
+    foreign: u64,
+    /// When all messages from before the kill had come and the mail of the killed node was adopted.
+    complete_at: Option<Instant>,
+}
+
+/// Takes arrivals until all of the storm have come and the mail of the killed node is adopted, as repeats come with the
+/// adopted messages, or until nothing comes any more.
+fn wait_for_all(parts: &Parts, run: &str, (before, all): (&BTreeSet<u64>, &BTreeSet<u64>)) -> Arrivals {
     let line = Progress::new();
-    let (mut arrived, mut foreign) = (BTreeMap::<u64, u64>::new(), 0);
-    let mut missing_before = before.clone();
-    let mut missing = all.clone();
-    let mut adopted_at = None;
+    let mut arrivals = Arrivals::default();
+    let (mut missing_before, mut missing) = (before.clone(), all.clone());
+    let (mut before_at, mut adopted_at) = (None, None);
     let mut last = clock::now();
-    let mut quiet_since = None;
+    let mut looked = last;
     loop {
-        for arrival in receiver.arrivals() {
+        for arrival in parts.receiver.arrivals() {
             last = clock::now();
             match arrival.what {
                 Ok(message) if message.run == run => {
-                    *arrived.entry(message.seq).or_default() += 1;
+                    *arrivals.times.entry(message.seq).or_default() += 1;
                     missing.remove(&message.seq);
                     if missing_before.remove(&message.seq) && missing_before.is_empty() {
-                        adopted_at = Some(arrival.at);
+                        before_at = Some(arrival.at);
                     }
                 }
-                _ => foreign += 1,
+                _ => arrivals.foreign += 1,
             }
         }
-        line.show(format_args!("   {} still to arrive", thousands(missing.len() as u64)));
+        let still = thousands(missing.len() as u64);
+        line.show(format_args!(
+            "   {still} still to arrive{}",
+            if adopted_at.is_some() { "" } else { ", node 1 to be adopted" }
+        ));
         let now = clock::now();
-        // Repeats come with the messages that are adopted; a second is plenty behind the last one.
-        if missing.is_empty() && now.saturating_duration_since(*quiet_since.get_or_insert(now)) > Duration::from_secs(1)
-        {
-            line.clear();
-            return (arrived, foreign, adopted_at);
+        if adopted_at.is_none() && now.saturating_duration_since(looked) > LOOK_INTERVAL {
+            looked = now;
+            if is_adopted(parts) {
+                (adopted_at, last) = (Some(now), now);
+            }
         }
-        if now.saturating_duration_since(last) > STALLED {
+        let is_over = missing.is_empty() && adopted_at.is_some();
+        if now.saturating_duration_since(last) > if is_over { QUIET } else { STALLED } {
             line.clear();
-            return (arrived, foreign, adopted_at);
+            arrivals.complete_at = before_at.zip(adopted_at).map(|(one, other)| one.max(other));
+            return arrivals;
         }
         clock::pause();
     }
@@ -226,10 +252,10 @@ fn count_text(counted: &Count, adopted: Option<Duration>, messages: u64) -> Stri
     ));
     match adopted {
         Some(time) => put(format!(
-            "adopted in {:.0} s: the last message from before the kill arrived then",
+            "adopted in {:.0} s: no mail of node 1 waits, and all messages from before the kill have arrived",
             time.as_secs_f64().ceil()
         )),
-        None => put("adopted: not all messages from before the kill arrived".to_owned()),
+        None => put("adopted: no, or not all messages from before the kill have arrived".to_owned()),
     }
     for seq in counted.lost.iter().take(10) {
         put(format!("message {seq} was acknowledged and did not arrive"));

@@ -8,11 +8,11 @@ use testkit::harness::{poll, program};
 use testkit::nats;
 
 /// A machine of a node: its directory, and the ports of its engine.
-struct Machine {
+pub(crate) struct Machine {
     dir: tempfile::TempDir,
-    port: u16,
-    monitor: u16,
-    route: u16,
+    pub(crate) port: u16,
+    pub(crate) monitor: u16,
+    pub(crate) route: u16,
     engine: Option<Child>,
 }
 
@@ -23,26 +23,26 @@ impl Drop for Machine {
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let [port, monitor, route] = nats::free_ports();
         Self { dir: tempfile::tempdir().expect("a directory"), port, monitor, route, engine: None }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).expect("it is written")
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).expect("written");
     }
 
     /// Runs a command of the cluster.
     #[track_caller]
-    fn run(&self, arguments: &[&str], exit: i32) -> String {
+    pub(crate) fn run(&self, arguments: &[&str], exit: i32) -> String {
         let mut command = program();
         command.arg("cluster").args(arguments).arg("--config").arg(self.path("mailrace.toml"));
         let output = command.output().expect("it runs");
@@ -52,7 +52,7 @@ impl Machine {
 
     /// Makes the files of the node, and puts the section into the configuration.
     #[track_caller]
-    fn make(&self, node: u16, first: &[&str]) -> Value {
+    pub(crate) fn make(&self, node: u16, first: &[&str]) -> Value {
         let (node, store) = (node.to_string(), self.path("store").display().to_string());
         let [listen, monitor, route] = [self.port, self.monitor, self.route].map(|port| format!("127.0.0.1:{port}"));
         let mut arguments = first.to_vec();
@@ -64,7 +64,7 @@ impl Machine {
         answer
     }
 
-    fn start(&mut self, program: &Path) {
+    pub(crate) fn start(&mut self, program: &Path) {
         self.stop();
         self.engine = Some(nats::spawn(program, &self.path("nats-server.conf")));
         let ports = [self.port, self.monitor];
@@ -73,7 +73,7 @@ impl Machine {
         });
     }
 
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some(mut engine) = self.engine.take() {
             drop(engine.kill());
             drop(engine.wait());
@@ -89,7 +89,7 @@ impl Machine {
     }
 }
 
-fn both(output: &Output) -> String {
+pub(crate) fn both(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -108,38 +108,43 @@ fn two_nodes(host: &str, more: &[&str]) -> [Machine; 2] {
     machines
 }
 
-/// Starts the engines and waits until `verify` finds nothing wrong: they elect a leader first.
+/// Starts the engines and waits until `verify` finds nothing wrong at any node: they elect a leader first, and each
+/// hears of it by itself.
 #[track_caller]
 fn start_all(machines: &mut [Machine], engine: &Path) {
     for machine in &mut *machines {
         machine.start(engine);
     }
-    poll("the engines are not ready", || {
-        let mut verify = program();
-        let verify = verify.args(["cluster", "verify", "--config"]).arg(machines[0].path("mailrace.toml"));
-        let output = verify.output().expect("it runs");
-        eprint!("{}", both(&output));
-        output.status.success().then_some(())
-    });
+    for machine in &*machines {
+        poll("the engines are not ready", || {
+            let mut verify = program();
+            let verify = verify.args(["cluster", "verify", "--config"]).arg(machine.path("mailrace.toml"));
+            let output = verify.output().expect("it runs");
+            eprint!("{}", both(&output));
+            output.status.success().then_some(())
+        });
+    }
 }
 
 #[test]
 fn the_files_of_nodes() {
     let [one, two] = two_nodes("127.0.0.1", &[]);
     for (machine, node, files) in [
-        (&one, 1, &["nats-server.conf", "cluster.secret", "cluster.join"][..]),
-        (&two, 2, &["nats-server.conf", "cluster.secret"]),
+        (&one, 1, &["nats-server.conf", "cluster.secret", "cluster.system.secret", "cluster.join"][..]),
+        (&two, 2, &["nats-server.conf", "cluster.secret", "cluster.system.secret"]),
     ] {
         for name in files {
             assert_eq!(std::fs::metadata(machine.path(name)).expect("it is there").mode() & 0o7777, 0o600, "{name}");
         }
         let text = machine.text("nats-server.conf");
-        let password = machine.text("cluster.secret");
+        let [password, system] = ["cluster.secret", "cluster.system.secret"].map(|name| machine.text(name));
+        assert_ne!(password, system);
         for part in [
             &format!("server_name: \"mail-{node}\"\n"),
             &format!("server_tags: [\"node:{node}\"]\n"),
             "  sync_interval: always\n",
-            &format!("  password: \"{}\"\n", password.trim()),
+            &format!("{{ user: \"mailrace\", password: \"{}\" }}\n", password.trim()),
+            &format!("  $SYS {{\n    users: [\n      {{ user: \"system\", password: \"{}\" }}\n", system.trim()),
             &format!("@127.0.0.1:{}\"\n", one.route),
             &format!("@127.0.0.1:{}\"\n", two.route),
         ] {
@@ -155,6 +160,7 @@ fn the_files_of_nodes() {
         }
     }
     assert_eq!(one.text("cluster.secret"), two.text("cluster.secret"));
+    assert_eq!(one.text("cluster.system.secret"), two.text("cluster.system.secret"));
     assert!(!two.path("cluster.join").exists());
     let section = two.text("mailrace.toml");
     let engines = format!("engines = [\"127.0.0.1:{}\", \"127.0.0.1:{}\"]", two.port, one.port);
@@ -178,7 +184,9 @@ fn nothing_is_overwritten() {
         assert!(said.contains(part), "{part}\n{said}");
     }
     let before = machine.text("cluster.secret");
-    assert!(!said.contains(before.trim()), "a password is never printed");
+    for secret in ["cluster.secret", "cluster.system.secret"] {
+        assert!(!said.contains(machine.text(secret).trim()), "a password is never printed");
+    }
     assert!(machine.run(&init, 73).contains("nats-server.conf: it is there, and nothing was written; move it away"));
     std::fs::remove_file(machine.path("nats-server.conf")).expect("it was there");
     assert!(machine.run(&init, 73).contains("cluster.secret: it is there"));

@@ -6,6 +6,7 @@
 mod answers;
 mod auth;
 mod cluster;
+mod cluster_leave;
 mod config;
 mod control;
 mod demo;

@@ -76,9 +76,13 @@ fn a_node_that_is_not_the_holder_adopts_by_hand_and_a_node_that_runs_keeps_its_m
     assert!(streams.iter().any(|stream| stream["holder"] == holder && is_adopted(stream)), "{answer}");
 
     servers[holder - 1].signal(Signal::CONT);
-    servers[third - 1].pass_over();
+    let adopted = |server: &Server| server.log.iter().filter(|line| line.contains(": adopted=")).count();
+    poll("a line for each message", || {
+        servers[third - 1].pass_over();
+        (adopted(&servers[third - 1]) >= 20).then_some(())
+    });
     let log = &servers[third - 1].log;
-    assert_eq!(log.iter().filter(|line| line.contains(": adopted=")).count(), 20, "{log:#?}");
+    assert_eq!(adopted(&servers[third - 1]), 20, "{log:#?}");
     assert!(log.iter().any(|line| line.contains("the mail of node 1 is adopted here by hand, as user ")), "{log:#?}");
     let back = killed(servers.remove(0)).start();
     for server in servers.iter().chain([&back]) {

@@ -1,12 +1,15 @@
 //! `mailrace cluster push` with real engines: maps change at all nodes at once, one node can refuse, a node starts
-//! without its engine, and of two pushes at a time one wins.
+//! without its engine or without its disk, a pusher is killed, files are as large as may be, and of two pushes at a
+//! time one wins.
 
 use crate::hop::Hop;
 use crate::world::impatient;
+use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
+use std::time::Duration;
 use testkit::client::greeted;
-use testkit::harness::{Server, Setup, poll, program, text};
+use testkit::harness::{Server, Setup, pause, poll, program, text};
 use testkit::nats::{Nats, Options};
 
 const ID: &str = "\"00112233445566778899aabbccddeeff\"";
@@ -125,9 +128,12 @@ fn a_push_changes_maps_at_all_nodes_and_can_be_taken_back() {
     let output = push(&config, &["--revert"]);
     assert!(output.status.success() && said(&output).contains("revision 3 counts"), "{}", said(&output));
     assert!(servers.iter().all(|server| !takes(server, "a@one.test") && takes(server, "a@two.test")));
-    let status = servers[2].control(&["cluster", "status"], b"");
-    assert!(text(&status).contains("shared configuration: revision 3 ("), "{}", text(&status));
-    assert!(text(&status).contains("node 1: revision 3"), "{}", text(&status));
+    // A node reads a moment later what the others report.
+    poll("node 3 tells of revision 3 here and at node 1", || {
+        let status = text(&servers[2].control(&["cluster", "status"], b""));
+        let parts = ["shared configuration: revision 3 (", "node 1: revision 3"];
+        parts.iter().all(|part| status.contains(part)).then_some(())
+    });
 }
 
 #[test]
@@ -195,7 +201,6 @@ fn a_node_starts_with_its_last_revision_without_an_engine_and_takes_what_it_miss
     let back = away.start();
     assert!(takes(&back, "a@one.test") && !takes(&back, "a@two.test"), "it takes mail by the revision that it missed");
     servers.push(back);
-    // A new disk has no revision: it takes the one that counts.
     let setups: Vec<Setup> = servers.into_iter().map(Server::stop_for_setup).collect();
     for engine in &mut engines {
         engine.kill();
@@ -210,10 +215,118 @@ fn a_node_starts_with_its_last_revision_without_an_engine_and_takes_what_it_miss
 }
 
 #[test]
+fn a_node_with_a_fresh_disk_takes_the_present_revision_before_mail() {
+    let hop = Hop::good();
+    let Some((_engines, mut servers)) = nodes(&hop, 3) else { return };
+    let folders = ["one.test", "two.test"].map(Folder::refusing);
+    for folder in &folders {
+        let output = push(&config_of(&servers[0]), &[name(folder)]);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let setup = servers.remove(2).stop_for_setup();
+    let spool = setup.path("spool");
+    assert!(spool.join("cluster.shared/active").is_file(), "the copy that is lost is there");
+    std::fs::remove_dir_all(&spool).expect("removed");
+    let server = setup.start();
+    // The first client is refused by the second revision: the node has it before its first connection.
+    assert!(takes(&server, "a@one.test") && !takes(&server, "a@two.test"));
+    assert_eq!((shared(&server, "own/number"), shared(&server, "current")), (2.into(), true.into()));
+    assert!(spool.join("cluster.shared/active").is_file(), "it is kept for a start without engines");
+    let output = push(&config_of(&servers[0]), &["--revert"]);
+    assert!(output.status.success() && said(&output).contains("node 3 (mx3.test): in force"), "{}", said(&output));
+    assert!(!takes(&server, "a@one.test") && takes(&server, "a@two.test"));
+}
+
+/// Messages of the stream with bundles, by the monitor of an engine; `None`: there is no such stream.
+fn stored_pieces(engine: &Nats) -> Option<u64> {
+    let answer = engine.ask_monitor("/jsz?accounts=true&streams=true").expect("the monitor answers");
+    let accounts = answer["account_details"].as_array().expect("accounts");
+    let streams = accounts.iter().flat_map(|account| account["stream_detail"].as_array().into_iter().flatten());
+    let stream = streams.into_iter().find(|stream| stream["name"] == "MRC_config")?;
+    stream["state"]["messages"].as_u64()
+}
+
+#[test]
+fn a_pusher_that_is_killed_while_it_waits_for_a_node_changes_nothing_and_the_next_push_works() {
+    let hop = Hop::good();
+    let Some((engines, servers)) = nodes(&hop, 2) else { return };
+    let [first, second, third] = ["one.test", "two.test", "three.test"].map(Folder::refusing);
+    let config = config_of(&servers[0]);
+    let output = push(&config, &[name(&first)]);
+    assert!(output.status.success(), "{}", said(&output));
+    // Node 2 stands still, so the push waits behind its offer.
+    servers[1].signal(Signal::STOP);
+    let mut pusher = begin(&config, &[name(&second)]);
+    let copies = || {
+        let entries = std::fs::read_dir(servers[0].setup.path("spool/cluster.shared")).expect("a directory");
+        entries
+            .filter(|entry| entry.as_ref().expect("an entry").file_name().to_string_lossy().starts_with("r-"))
+            .count()
+    };
+    poll("node 1 has the files that are offered", || (copies() == 2).then_some(()));
+    pusher.kill().expect("it runs");
+    pusher.wait().expect("it is dead");
+    servers[1].signal(Signal::CONT);
+    let is_first = |server: &Server| !takes(server, "a@one.test") && takes(server, "a@two.test");
+    assert!(servers.iter().all(is_first));
+    let output = push(&config, &[name(&third)]);
+    assert_eq!(output.status.code(), Some(75), "{}", said(&output));
+    assert!(
+        said(&output).contains("node 1 is pushing other files") && said(&output).contains("a minute if it broke off")
+    );
+    // The claim ends by itself, 60 s after its last renewal.
+    pause(Duration::from_secs(50));
+    let output = poll("the end of the claim", || {
+        let output = push(&config, &[name(&third)]);
+        let is_over = output.status.code() != Some(75);
+        assert!(is_over || servers.iter().all(is_first), "nothing changes meanwhile");
+        is_over.then_some(output)
+    });
+    assert!(output.status.success() && said(&output).contains("revision 2 counts"), "{}", said(&output));
+    for server in &servers {
+        assert!(takes(server, "a@one.test") && takes(server, "a@two.test") && !takes(server, "a@three.test"));
+    }
+    // The files of the broken push are gone: those of both revisions are there, a piece each.
+    poll("two bundles in the engines", || {
+        let stored: Vec<u64> = engines.iter().filter_map(stored_pieces).collect();
+        (!stored.is_empty() && stored.iter().all(|pieces| *pieces == 2)).then_some(())
+    });
+}
+
+#[test]
+fn files_up_to_the_limit_reach_all_nodes_and_larger_ones_are_refused_before_anything_is_stored() {
+    let hop = Hop::good();
+    let Some((engines, servers)) = nodes(&hop, 2) else { return };
+    let config = config_of(&servers[0]);
+    let folder = Folder::refusing("one.test");
+    let limit = 64 << 20;
+    // One that is too large alone, and one that is too large with the others.
+    for octets in [limit + 1, limit - 10] {
+        folder.write("large", &"0123456789abcde\n".repeat(octets / 16 + 1)[..octets]);
+        let output = push(&config, &[name(&folder)]);
+        assert_eq!(output.status.code(), Some(78), "{}", said(&output));
+        let wanted = format!("{}: the files are larger than 64 MiB together; remove those", name(&folder));
+        assert!(said(&output).contains(&wanted), "{}", said(&output));
+    }
+    assert!(engines.iter().all(|engine| stored_pieces(engine).is_none()), "nothing is stored");
+    assert!(servers.iter().all(|server| takes(server, "a@one.test") && shared(server, "active").is_null()));
+    let octets = limit - 1_000;
+    folder.write("large", &"0123456789abcde\n".repeat(octets / 16 + 1)[..octets]);
+    let output = push(&config, &[name(&folder)]);
+    assert!(output.status.success() && said(&output).contains("in force at all nodes"), "{}", said(&output));
+    for server in &servers {
+        assert!(!takes(server, "a@one.test"));
+        let copies = std::fs::read_dir(server.setup.path("spool/cluster.shared")).expect("a directory");
+        let large = copies.filter_map(|copy| std::fs::metadata(copy.expect("an entry").path().join("large")).ok());
+        assert_eq!(large.map(|file| file.len()).collect::<Vec<_>>(), [u64::try_from(octets).expect("small")]);
+    }
+}
+
+#[test]
 fn of_two_pushes_at_a_time_one_wins_and_the_other_says_so() {
     let hop = Hop::good();
     let Some((_engines, servers)) = nodes(&hop, 2) else { return };
-    for round in 0..5 {
+    for round in 0..20 {
         let folders = ["one", "two"].map(|name| Folder::refusing(&format!("{name}{round}.test")));
         let children: Vec<Child> =
             servers.iter().zip(&folders).map(|(server, folder)| begin(&config_of(server), &[name(folder)])).collect();
@@ -231,5 +344,5 @@ fn of_two_pushes_at_a_time_one_wins_and_the_other_says_so() {
         }
         return;
     }
-    panic!("five pushes by two at a time never met");
+    panic!("twenty pushes by two at a time never met");
 }

@@ -23,6 +23,8 @@ pub struct ClusterAnswer {
     pub messages: u64,
     /// Of them without the copy that they should have.
     pub unreplicated: u64,
+    /// Of them with one copy where `cluster.copies = 3` asks for two.
+    pub with_fewer_copies: u64,
     /// Of them with a copy that another node may have adopted: they wait.
     pub waiting_for_stream: u64,
     /// Messages that were taken over and wait for the record of that.

@@ -175,6 +175,11 @@ fn cluster(to: &mut Families, cluster: &ClusterAnswer) {
     to.gauge("cluster_nodes", "Other nodes that this one sees.", cluster.nodes.len().try_into().unwrap_or(u64::MAX));
     to.gauge("cluster_messages", "Messages of this node that the cluster knows.", cluster.messages);
     to.gauge("cluster_unreplicated_messages", "Of them without the copy that they should have.", cluster.unreplicated);
+    to.gauge(
+        "cluster_messages_with_fewer_copies",
+        "Of them with one copy where two are asked for.",
+        cluster.with_fewer_copies,
+    );
     let waiting = cluster.waiting_for_stream + cluster.adopted_waiting;
     to.gauge("cluster_waiting_messages", "Messages that wait until it is known which node owns them.", waiting);
     to.counter("cluster_adopted_total", "Messages that this node took over from others.", cluster.adopted);

@@ -65,6 +65,8 @@ pub(super) enum CallError {
     },
     /// An answer that JetStream never gives.
     Unreadable(String),
+    /// A stream or key of the engine is not as it must be; the text has the next step.
+    Fault(String),
 }
 
 impl CallError {
@@ -80,7 +82,8 @@ impl CallError {
 
     /// The text of an error that a person should see; `None` for silence, which the machines handle and report.
     pub(super) fn problem(&self, object: &str) -> Option<String> {
-        matches!(self, Self::Refused { .. } | Self::Unreadable(_)).then(|| self.of(object).to_string())
+        let is_shown = matches!(self, Self::Refused { .. } | Self::Unreadable(_) | Self::Fault(_));
+        is_shown.then(|| self.of(object).to_string())
     }
 }
 
@@ -91,6 +94,7 @@ impl fmt::Display for CallError {
             Self::Unknown => f.write_str("no answer"),
             Self::Refused { code, text } => write!(f, "{text} (error {code} of nats-server)"),
             Self::Unreadable(text) => write!(f, "an answer that cannot be read: {text}"),
+            Self::Fault(text) => f.write_str(text),
         }
     }
 }

@@ -113,6 +113,6 @@ impl BundleStore {
             }
             tokio::time::sleep(AGAIN_AFTER).await;
         }
-        Err(CallError::Unreadable("it is not there; push the files again".to_owned()))
+        Err(CallError::Fault("it is not there; push the files again".to_owned()))
     }
 }

@@ -102,6 +102,11 @@ impl Engine {
         self.is_connected() && self.client.server_info().server_name == server
     }
 
+    /// The name of the cluster of engines that it is connected to.
+    pub(super) fn cluster_name(&self) -> Option<String> {
+        self.client.server_info().cluster
+    }
+
     /// Sends a request and waits for one answer.
     ///
     /// # Cancel safety

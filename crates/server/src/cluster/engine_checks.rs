@@ -6,6 +6,7 @@
 
 use super::connection::{self, Engine, EngineConnection};
 use super::coordination::Coordination;
+use super::engine_peers::is_system_account;
 use super::error::EngineAccessError;
 use super::facts::{has_streams, is_sync_always, of_monitor};
 use super::settings::EngineSettings;
@@ -53,7 +54,8 @@ impl EngineFindingState {
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineFinding {
-    /// The kind: `connect`, `version`, `jetstream`, `name`, `sync`, `tags`, `leader`, `id`, `clock`.
+    /// The kind: `connect`, `version`, `jetstream`, `name`, `sync`, `tags`, `leader`, `id`, `clock`,
+    /// `system`.
     pub check: &'static str,
     /// The address of the engine, or the node.
     pub object: String,
@@ -82,7 +84,12 @@ pub fn check_engines(config: &config::Cluster) -> Result<Vec<EngineFinding>, Str
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the runtime: {error}"))?;
-    Ok(runtime.block_on(check(&settings, ClusterId(id), NodeId(config.node))))
+    let mut found = runtime.block_on(check(&settings, ClusterId(id), NodeId(config.node)));
+    let has_engine = found.iter().any(|one| one.check == "connect" && one.state == EngineFindingState::Ok);
+    if let Some(system) = EngineSettings::of_system_account(config).filter(|_| has_engine) {
+        found.push(runtime.block_on(check_system(&system, &config.system_user)));
+    }
+    Ok(found)
 }
 
 async fn check(settings: &EngineSettings, cluster: ClusterId, node: NodeId) -> Vec<EngineFinding> {
@@ -113,6 +120,20 @@ async fn check(settings: &EngineSettings, cluster: ClusterId, node: NodeId) -> V
         found.extend(engine.nodes(settings, cluster, node).await);
     }
     found
+}
+
+/// Whether `cluster leave --node` will be able to take an engine out of the majority.
+async fn check_system(settings: &EngineSettings, user: &str) -> EngineFinding {
+    let (state, text) = match is_system_account(settings).await {
+        Ok(true) => (EngineFindingState::Ok, "a user of the system account".to_owned()),
+        Ok(false) => {
+            let text = "it is no user of the system account: put it into \"accounts { $SYS { users: [...] } }\" of each \
+                        nats-server and restart it, or remove cluster.system_user";
+            (EngineFindingState::Wrong, text.to_owned())
+        }
+        Err(error) => (state_of(&error), error.to_string()),
+    };
+    EngineFinding { check: "system", object: format!("cluster.system_user \"{user}\""), state, text }
 }
 
 async fn reach(settings: &EngineSettings, address: &String) -> Result<Reached, EngineFinding> {

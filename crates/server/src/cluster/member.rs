@@ -14,7 +14,7 @@ use super::settings::EngineSettings;
 use bytes::Bytes;
 use cluster::{
     AcceptAnswer, ClusterId, ClusterStatus, DepartureMark, LimitGrant, LimitStatus, LimitUse, LocalMessage, NewMessage,
-    Node, NodeEntry, OnNoReplica, Outcome, Settings, StreamId,
+    Node, NodeEntry, OnNoReplica, Outcome, OwnershipDoubt, Settings, StreamId,
 };
 use mail::QueueId;
 use os::clock;
@@ -160,6 +160,12 @@ impl ClusterMember {
         self.shared.tell(|node, now| messages.into_iter().for_each(|id| node.changed(now, id, is_held)));
     }
 
+    /// Recipients of a message of the local log were given another destination.
+    pub fn rerouted_in_log(&self, message: QueueId) {
+        let id = self.names.in_cluster(message);
+        self.shared.tell(|node, now| node.changed(now, id, true));
+    }
+
     /// Whether the cluster has nothing to do with a message of the local log: it came before this machine joined.
     #[must_use]
     pub fn is_foreign(&self, local: QueueId) -> bool {
@@ -178,6 +184,21 @@ impl ClusterMember {
     pub fn may_send_final_dot(&self, local: QueueId) -> bool {
         self.is_foreign(local)
             || self.shared.node().may_send_final_dot(clock::since_boot(), self.names.in_cluster(local))
+    }
+
+    /// The reason why an operator must not end this message of the local log by hand now; `None` if he may.
+    #[must_use]
+    pub fn doubt_about_end(&self, local: QueueId) -> Option<OwnershipDoubt> {
+        if self.is_foreign(local) {
+            return None;
+        }
+        self.shared.node().doubt_about_end(clock::since_boot(), self.names.in_cluster(local))
+    }
+
+    /// The reason why this node must not take part, with the next step.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        self.shared.node().refusal().map(ToString::to_string)
     }
 
     /// Reports on a next hop with a limit that all nodes keep together; returns what may be done there until the next

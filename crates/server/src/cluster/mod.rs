@@ -11,6 +11,7 @@
 //! | `HostMessages` | messages about hosts that are down, for `cluster::HostStatusBoard` |
 //! | [`ClusterMember`] | runs a `cluster::Node` on them and on the local log, [`LocalMail`]; leaves for good |
 //! | [`NodeRemover`] | carries out a `cluster::Removal` of a dead node, for a command |
+//! | [`remove_engine`] | takes the engine of a dead node out of the majority, by the system account |
 //!
 //! All of them are cheap to clone and answer each request by itself, so that a caller has as many under way as it
 //! likes. Which requests may be under way at a time is decided by the machines of crate `cluster`, and nothing is
@@ -31,6 +32,7 @@ mod departure;
 mod direct_engines;
 mod engine_access;
 mod engine_checks;
+mod engine_peers;
 mod error;
 mod facts;
 mod host_messages;
@@ -55,6 +57,7 @@ pub use coordination::{Coordination, CoordinationAnswer};
 pub(crate) use copy_envelope::CopyEnvelope;
 pub use departure::{Departure, DepartureStep};
 pub use engine_checks::{EngineFinding, EngineFindingState, check_engines};
+pub use engine_peers::{EngineRemoval, remove_engine};
 pub use error::EngineAccessError;
 pub use facts::ask_engine;
 pub(crate) use host_messages::HostMessages;

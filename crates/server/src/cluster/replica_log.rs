@@ -28,8 +28,6 @@ const SCAN_BLOCKS_MAX: usize = 1_024;
 const STREAMS_MAX: usize = 65_536;
 /// Pause before another look for a lane that was just made.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
-/// Looks at the tail while blocks come in between.
-const TAIL_LOOKS_MAX: usize = 3;
 
 /// The log of the engines. Clones share the connection.
 #[derive(Clone, Debug)]
@@ -74,8 +72,9 @@ impl ReplicaLog {
 
     /// Carries out a request, once.
     ///
-    /// It ends within [`super::EngineSettings::request_time_max`], with [`LogReply::Unknown`] if there is no answer. An
-    /// append without an answer may be stored later: the machine reads the tail.
+    /// It ends within [`super::EngineSettings::request_time_max`], with [`LogReply::Unknown`] if there is no answer;
+    /// within twice that time when no server serves the lane, as the list of streams is asked for then. An append
+    /// without an answer may be stored later: the machine reads the tail.
     /// # Cancel safety
     /// The request may be carried out all the same.
     pub async fn carry_out(&self, request: &LogRequest) -> LogAnswer {
@@ -138,7 +137,7 @@ impl ReplicaLog {
             Err(error) if error.is(api::STREAM_NAME_IN_USE) => {
                 let found = api::call(&self.engine, &format!("STREAM.INFO.{name}"), &Value::Null).await?;
                 if let Some(field) = broken_promise(&found, &config) {
-                    return Err(CallError::Unreadable(format!(
+                    return Err(CallError::Fault(format!(
                         "another program changed \"{field}\" of this stream; set it back to {}",
                         config.get(field).unwrap_or(&Value::Null)
                     )));
@@ -147,7 +146,7 @@ impl ReplicaLog {
             Err(error) if is_full(&error) => return Ok(LogReply::Full),
             Err(error) => return Err(error),
         }
-        // The other servers hear of a new lane a moment after its holder; the first append needs not to wait for that.
+        // The other servers hear of a new lane a moment after its holder; the first append need not wait for that.
         while last_block(&self.engine, stream, lane).await == Err(CallError::NotHeard) {
             tokio::time::sleep(LOOK_AGAIN_AFTER).await;
         }
@@ -155,19 +154,19 @@ impl ReplicaLog {
     }
 
     async fn tail(&self, engine: &Engine, stream: StreamId, lane: Lane) -> Result<LogReply, CallError> {
-        let mut last = 0;
-        for _ in 0..TAIL_LOOKS_MAX {
-            if let Some((sequence, block)) = last_block(engine, stream, lane).await? {
-                return Ok(LogReply::Tail { sequence, block: Some(block) });
-            }
-            let found = self.state(stream, lane).await?.last;
-            // The same sequence twice, and no block: it is lost, not just coming.
-            if found == last {
-                return Ok(LogReply::Tail { sequence: last, block: None });
-            }
-            last = found;
+        let mut found = last_block(engine, stream, lane).await?;
+        let end = self.state(stream, lane).await?.last;
+        if found.as_ref().map_or(0, |(sequence, _)| *sequence) < end {
+            // A block has come meanwhile, or is lost.
+            found = last_block(engine, stream, lane).await?;
         }
-        Err(CallError::Unknown)
+        let (sequence, block) = found.map_or((0, None), |(sequence, block)| (sequence, Some(block)));
+        // The engine counts on from blocks that it has lost, and stores nothing behind the last one that is left.
+        Ok(if sequence < end {
+            LogReply::Tail { sequence: end, block: None }
+        } else {
+            LogReply::Tail { sequence, block }
+        })
     }
 
     async fn scan(
@@ -209,7 +208,7 @@ impl ReplicaLog {
         if last < from {
             return Ok(LogReply::Scanned { blocks: Vec::new(), is_end: true });
         }
-        Err(CallError::Unreadable(format!(
+        Err(CallError::Fault(format!(
             "blocks {from} to {last} are there and cannot be read; look for errors of its store in the log of \
              nats-server at {}",
             stream.holder

@@ -1,7 +1,8 @@
 //! The agent check of balancers: a line with the state of this server and its free places, for each connection.
 //!
 //! HAProxy (`agent-check`) reads words up to the end of the line: `drain` takes new connections away, `down` says why,
-//! `ready up` gives them back, and a percentage weighs this server against the others.
+//! `ready up` gives them back, and a percentage weighs this server against the others. It is a part of the weight in
+//! HAProxy's configuration, rounded down, so that weight should be 100.
 
 use super::http::readiness;
 use super::server::{Server, lock};

@@ -69,7 +69,14 @@ fn line(one: &AbsentStream, live: &[NodeId]) -> AbsentStreamLine {
         AbsentState::Unread => {
             ("unknown", format!("the engine of {holder} has not answered yet"), "ask again in some seconds".to_owned())
         }
-        AbsentState::Empty => ("no mail", "it never had mail".to_owned(), String::new()),
+        AbsentState::Empty => (
+            "no mail",
+            format!(
+                "the engine of {holder} has no block of it: it never had mail, or the engine has lost it, and its mail goes \
+                 on when {owner} is back"
+            ),
+            String::new(),
+        ),
         AbsentState::Owned { next: Some(next) } => (
             "not begun",
             format!("{next} adopts it when nothing has come from {owner} for 15 s"),

@@ -48,6 +48,7 @@ pub(super) fn cluster_status(
         engine_problem,
         messages: number(status.counts.messages),
         unreplicated: number(status.counts.unreplicated),
+        with_fewer_copies: number(status.counts.with_fewer_copies),
         waiting_for_stream: number(status.counts.waiting_for_stream),
         adopted_waiting: number(status.adopted_waiting),
         adopted: member.moves().adopted_count(),

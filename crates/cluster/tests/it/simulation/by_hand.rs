@@ -1,6 +1,6 @@
 //! Orders of operators to adopt the mail of absent nodes by hand.
 
-use super::faults::{Fault, FaultKind};
+use super::faults::{Fault, FaultKind, fault};
 use super::world::{Plan, World};
 use super::{calm, campaign, control, dying_adopters, dying_deputies, plan};
 use crate::chance::Chance;
@@ -14,7 +14,7 @@ pub(super) struct HandOrder {
     owner: usize,
 }
 
-const fn number(node: usize) -> NodeId {
+pub(super) const fn number(node: usize) -> NodeId {
     NodeId(node as u16 + 1)
 }
 
@@ -76,7 +76,7 @@ fn by_hand(seed: u64) -> Plan {
 
 #[test]
 fn adoptions_by_hand_lose_nothing() {
-    let totals = campaign(&[], 150, by_hand);
+    let totals = campaign(&[1159, 1373, 1480, 2223], 150, by_hand);
     assert!(totals.orders > 0, "{totals:?}");
 }
 
@@ -140,7 +140,6 @@ fn a_node_that_is_neither_holder_nor_deputy_adopts_by_hand() {
 fn with_open_part(seed: u64, stream: StreamId) -> Option<(World, u64)> {
     let mut plan = calm();
     let holder = usize::from(stream.holder.0) - 1;
-    let fault = |begin_s, seconds, node, kind| Fault { begin_s, seconds, node, kind };
     plan.faults = vec![fault(45, 230, 0, FaultKind::Crash), fault(55, 60, holder, FaultKind::SlowEngine)];
     let mut world = World::new(seed, plan);
     for second in 56..115 {

@@ -117,6 +117,16 @@ impl History {
         }
     }
 
+    /// True when all recipients of a message have it.
+    pub(super) fn is_over(&self, id: QueueId) -> bool {
+        let recipients = self.submitted.get(&id).map_or(0, |message| message.recipients);
+        (0..recipients).all(|one| self.deliveries.contains_key(&(id, one)))
+    }
+
+    pub(super) fn deliveries_count(&self) -> usize {
+        self.deliveries.values().map(Vec::len).sum()
+    }
+
     pub(super) fn acknowledged_count(&self) -> usize {
         self.submitted.values().filter(|message| message.is_acknowledged).count()
     }

@@ -1,4 +1,4 @@
-//! Deliveries of a run: each asks the owner when it starts and again before its final dot.
+//! Deliveries of a run: each asks the owner when it starts and again before its final dot. Ends by hand ask it too.
 
 use super::event::Event;
 use super::local_log::State;
@@ -74,12 +74,31 @@ impl World {
         self.push(at, Event::Taken { node, life, id, recipient, is_delivered });
     }
 
+    /// An operator ends a recipient, if this node says that it owns the message.
+    fn end_by_hand(&mut self, node: usize, id: QueueId, recipient: u32) -> bool {
+        let now = self.local(node);
+        let machine = &self.machines[node];
+        let entry = machine.log.entries.get(&id).filter(|entry| entry.state == State::Live);
+        let may = machine.node.as_ref().is_some_and(|process| process.doubt_about_end(now, id).is_none());
+        let Some(is_flagged) = entry.filter(|_| may).map(|entry| entry.may_be_duplicate) else { return false };
+        self.check_sole(node, id, "ends by hand");
+        self.log(|| format!("mx{node} ends {id}/{recipient} by hand"));
+        let life = self.machines[node].life;
+        self.history.delivered(node, life, id, recipient, is_flagged);
+        self.machines[node].log.finish(id, Some(recipient));
+        self.with(node, |machine, now, _| machine.completed(now, id, Some(recipient), Outcome::Withdrawn));
+        true
+    }
+
     pub(super) fn taken(&mut self, node: usize, id: QueueId, recipient: u32, is_delivered: bool) {
         let retry = self.now + self.chance.below(20 * SECOND);
         let machine = &mut self.machines[node];
         machine.in_flight.remove(&(id, recipient));
         if !is_delivered {
             machine.retry_at.insert((id, recipient), retry);
+            if self.plan.has_ends_by_hand && self.end_by_hand(node, id, recipient) {
+                return;
+            }
             // An operator holds or releases some of the mail that waits.
             let (kind, now) = (id.to_u64() >> 7, self.now);
             if kind.is_multiple_of(3) {

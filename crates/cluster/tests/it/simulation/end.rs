@@ -25,6 +25,28 @@ impl World {
         Some(self.machines[node].node.as_ref()?.status(self.local(node)))
     }
 
+    /// The live messages in the log of a machine.
+    pub(super) fn live(&self, node: usize) -> BTreeSet<QueueId> {
+        self.machines[node].log.live().into_iter().map(|message| message.id).collect()
+    }
+
+    /// The live messages of a node that runs, by the number of their stored copies.
+    pub(super) fn by_copies(&self, node: usize) -> BTreeMap<usize, BTreeSet<QueueId>> {
+        let process = self.machines[node].node.as_ref().unwrap();
+        let mut of: BTreeMap<usize, BTreeSet<QueueId>> = BTreeMap::new();
+        for id in self.live(node) {
+            of.entry(process.copies(id)).or_default().insert(id);
+        }
+        of
+    }
+
+    /// Those of some messages that are neither delivered nor at another machine than these.
+    pub(super) fn waiting(&self, ids: &BTreeSet<QueueId>, gone: &[usize]) -> Vec<QueueId> {
+        let others = (0..self.plan.nodes).filter(|node| !gone.contains(node));
+        let elsewhere: BTreeSet<QueueId> = others.flat_map(|node| self.live(node)).collect();
+        ids.difference(&elsewhere).filter(|id| !self.history.is_over(**id)).copied().collect()
+    }
+
     /// Each block must follow the one before it, in number, checksum and epoch.
     pub(super) fn check_chain(&mut self, engine: usize, stream: StreamId, lane: Lane, sequence: u64) {
         let store = &self.engines[engine].lanes[&(stream, lane)];

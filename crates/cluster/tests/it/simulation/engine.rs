@@ -85,9 +85,18 @@ impl EngineServer {
 pub(crate) struct KeyValueStore {
     keys: BTreeMap<String, (Bytes, u64, Option<u64>)>,
     revision: u64,
+    /// The most claims of a list; with more it gives none.
+    claims_max: Option<usize>,
+    /// Questions so far, by key.
+    pub(super) asked: BTreeMap<String, usize>,
 }
 
 impl KeyValueStore {
+    /// A store that lists no more claims than this at a time.
+    pub(super) fn with_claims_max(claims_max: Option<usize>) -> Self {
+        Self { claims_max, ..Self::default() }
+    }
+
     /// Carries out a request at this time, in microseconds.
     pub(crate) fn perform(&mut self, now: u64, request: CoordinationRequest) -> CoordinationReply {
         self.keys.retain(|_, (_, _, until)| until.is_none_or(|until| now < until));
@@ -98,11 +107,16 @@ impl KeyValueStore {
         };
         match request {
             CoordinationRequest::Get { key } => {
+                *self.asked.entry(key.clone()).or_default() += 1;
                 CoordinationReply::Found(self.keys.get(&key).map(|entry| found(&key, entry)))
             }
             CoordinationRequest::List { prefix } => {
                 let of_prefix = self.keys.iter().filter(|(key, _)| key.starts_with(&prefix));
-                CoordinationReply::Listed(of_prefix.map(|(key, entry)| found(key, entry)).collect())
+                let listed: Vec<KeyValue> = of_prefix.map(|(key, entry)| found(key, entry)).collect();
+                match self.claims_max.filter(|_| prefix.starts_with("claim/")) {
+                    Some(most) if listed.len() > most => CoordinationReply::Unknown,
+                    _ => CoordinationReply::Listed(listed),
+                }
             }
             CoordinationRequest::Put { key, value, expected, ttl } => {
                 if self.keys.get(&key).map_or(0, |entry| entry.1) != expected {

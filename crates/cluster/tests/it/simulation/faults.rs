@@ -55,6 +55,10 @@ pub(super) enum FaultKind {
     DamageBlock,
 }
 
+pub(super) const fn fault(begin_s: u64, seconds: u64, node: usize, kind: FaultKind) -> Fault {
+    Fault { begin_s, seconds, node, kind }
+}
+
 impl Fault {
     pub(super) fn loses_data(&self) -> bool {
         self.kind.loses_data()

@@ -32,11 +32,14 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct LocalLog {
     pub(super) entries: BTreeMap<QueueId, Entry>,
+    /// Messages that the disk does not give.
+    pub(super) unreadable: BTreeSet<QueueId>,
 }
 
 impl LocalLog {
     pub(super) fn add(&mut self, new: &NewMessage, hops: u16, finished: BTreeSet<u32>, may_be_duplicate: bool) {
         let Content::Whole(body) = &new.content else { panic!("the log gets whole messages") };
+        self.unreadable.remove(&new.id);
         let before = self.entries.remove(&new.id).map(Box::new);
         let entry = Entry {
             hops,
@@ -148,7 +151,8 @@ impl LocalLog {
     }
 
     pub(super) fn read(&self, id: QueueId) -> Option<NewMessage> {
-        let entry = self.entries.get(&id).filter(|entry| entry.state == State::Live)?;
+        let is_given = |entry: &&Entry| entry.state == State::Live && !self.unreadable.contains(&id);
+        let entry = self.entries.get(&id).filter(is_given)?;
         Some(NewMessage {
             id,
             queued_at_us: id.unix_us(),

@@ -19,7 +19,7 @@ impl World {
         settings.done_unstored_max = 8;
         settings.inline_body_max = 2_000;
         settings.piece_octets = 900;
-        settings.compaction_octets_min = 6_000;
+        settings.compaction_octets_min = self.plan.compaction_octets_min;
         settings.scan_octets = 2_000;
         settings.part_messages_max = 5;
         settings.block_versions.newest = if machine.life > 0 && self.plan.has_upgrade { NEWER } else { 1 };

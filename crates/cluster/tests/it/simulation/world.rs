@@ -47,8 +47,14 @@ pub(super) struct Plan {
     pub(super) is_sync_always: bool,
     /// Large bodies arrive piece by piece; otherwise their pieces come at once.
     pub(super) has_slow_clients: bool,
+    /// An operator ends mail by hand whose delivery has failed.
+    pub(super) has_ends_by_hand: bool,
     /// A node that starts again is of a program that reads and writes one more block version.
     pub(super) has_upgrade: bool,
+    /// The most claims that the key-value store lists at a time.
+    pub(super) claims_max: Option<usize>,
+    /// Octets of a lane from which it is compacted.
+    pub(super) compaction_octets_min: usize,
     /// A watch tells nodes of keys.
     pub(super) has_watch: bool,
     pub(super) sabotage: cluster::Sabotage,
@@ -134,7 +140,7 @@ impl World {
             chance,
             machines,
             engines: (0..plan.nodes).map(|_| engine()).collect(),
-            store: KeyValueStore::default(),
+            store: KeyValueStore::with_claims_max(plan.claims_max),
             cut: BTreeSet::new(),
             damaged: BTreeSet::new(),
             without_store: BTreeSet::new(),
@@ -199,7 +205,12 @@ impl World {
 
     /// Plays the run up to a second.
     pub(super) fn play_until(&mut self, end_s: u64) -> Result<(), String> {
-        while self.queue.peek().is_some_and(|Due(at, ..)| *at <= end_s * SECOND) {
+        self.play_until_us(end_s * SECOND)
+    }
+
+    /// Plays the run up to a time.
+    pub(super) fn play_until_us(&mut self, end: u64) -> Result<(), String> {
+        while self.queue.peek().is_some_and(|Due(at, ..)| *at <= end) {
             let Some(Due(at, _, event)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
             self.events += 1;

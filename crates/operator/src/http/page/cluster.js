@@ -1,6 +1,6 @@
 // The cluster as this node sees it: nodes, copies, mail without a copy, mail that moves, and limits kept together.
 import { get } from "./api.js";
-import { age, el, fill, number, rate, row, table, visible } from "./dom.js";
+import { age, el, fill, number, plural, rate, row, table, visible } from "./dom.js";
 
 const NODES = [{ name: "Node" }, { name: "Name" }, { name: "State" }];
 const STREAMS = [{ name: "Copies at node", class: "number" }, { name: "State" }, { name: "Messages", class: "number" },
@@ -40,9 +40,11 @@ function parts(state, hostname) {
     el("div", { class: "card" },
       el("p", {}, el("strong", {}, "Node " + state.node), " of cluster ", el("span", { class: "mono" }, visible(state.cluster)), " ", el("span", { class: "tag " + kind }, text)),
       bad.map((why) => el("p", { class: "error" }, visible(why))),
-      el("p", {}, number(state.messages) + " messages, ", state.unreplicated > 0
-        ? el("span", { class: "tag bad" }, number(state.unreplicated) + " without a copy") : "each with its copies", ", "
-        + number(state.waiting_for_stream + state.adopted_waiting) + " wait until their owner is known"),
+      el("p", {}, plural(state.messages, "message") + ", ", state.unreplicated > 0
+        ? el("span", { class: "tag bad" }, number(state.unreplicated) + " without a copy") : null,
+        state.with_fewer_copies > 0 ? el("span", { class: "tag bad" }, number(state.with_fewer_copies) + " with one copy, not two") : null,
+        state.unreplicated + state.with_fewer_copies > 0 ? ", " : "each with its copies, ",
+        number(state.waiting_for_stream + state.adopted_waiting) + " wait until their owner is known"),
       el("p", { class: "soft" }, "since the start: " + number(state.adopted) + " adopted from other nodes, " + number(state.given_up) + " given up to them")),
     state.hostages.length > 0 ? [el("h2", {}, "Mail of absent nodes that nobody can take now"), card(HOSTAGES, state.hostages.map(hostage), "")] : null,
     state.adoptions.length > 0 ? [el("h2", {}, "Adoptions by this node"), card(ADOPTIONS, state.adoptions.map(adoption), "")] : null,
@@ -65,7 +67,7 @@ function nodeRow(node, name, { draining, leaving }, own) {
 }
 
 function departedRow(one) {
-  const copies = one.messages > 0 ? ", with copies of " + number(one.messages) + " messages of this node on its engine" : "";
+  const copies = one.messages > 0 ? ", with copies of " + plural(one.messages, "message") + " of this node on its engine" : "";
   return row(NODES, [String(one.node), "", el("span", { class: "soft" }, "left" + copies)]);
 }
 

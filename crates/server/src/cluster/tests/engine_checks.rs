@@ -123,6 +123,30 @@ fn a_wrong_password_and_engines_that_are_away() {
 }
 
 #[test]
+fn a_user_of_the_system_account_and_one_that_is_none() {
+    let lines = "authorization { users: [ { user: other, password: right } ] }\n\
+                 accounts { $SYS { users: [ { user: system, password: right } ] } }\n";
+    let Some(server) = Nats::start(&Options { lines: lines.to_owned(), ..Options::default() }) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let [right, wrong] = ["right", "wrong"].map(|password| {
+        let file = dir.path().join(password);
+        std::fs::write(&file, format!("{password}\n")).unwrap();
+        file.display().to_string()
+    });
+    let section = |user: &str, file: &str| {
+        let lines = format!(
+            "user = 'other'\npassword_file = {right:?}\nsystem_user = '{user}'\nsystem_password_file = {file:?}"
+        );
+        section(1, &[server.address()], server.monitor_port, &lines)
+    };
+    check(&section("system", &right), &[("ok", "system", &["system account"]), ("unknown", "id", &[])]);
+    check(&section("system", &wrong), &[("refused", "system", &["refuses the login"]), ("unknown", "id", &[])]);
+    let mut none = section("system", &right);
+    "other".clone_into(&mut none.system_user);
+    check(&none, &[("wrong", "system", &["no user of the system account", "accounts {"]), ("unknown", "id", &[])]);
+}
+
+#[test]
 fn a_monitor_that_does_not_speak_for_the_engine() {
     let Some(server) = Nats::start(&Options { monitor: false, ..Options::default() }) else { return };
     check(

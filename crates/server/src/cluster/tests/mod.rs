@@ -23,7 +23,7 @@ use testkit::nats::Nats;
 const STREAM: StreamId = StreamId { owner: NodeId(3), holder: NodeId(1), generation: 0 };
 
 /// Far longer than an engine needs to be itself again after a fault.
-const SOON: Duration = Duration::from_secs(40);
+const SOON: Duration = Duration::from_secs(90);
 
 fn settings(servers: &[Nats]) -> EngineSettings {
     let monitor = format!("127.0.0.1:{}", servers[0].monitor_port);
