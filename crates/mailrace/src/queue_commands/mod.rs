@@ -135,9 +135,11 @@ fn carry_out(orders: Option<Orders>) -> Result<Exit, Failure> {
         printer.print_end(&mut output, &totals, &line);
     }
     output.finish()?;
-    Ok(match (totals.missing.unwrap_or(0), totals.unreadable.unwrap_or(0)) {
-        (0, 0) => Exit::Ok,
-        (0, _) => Exit::Damaged,
+    let count = |number: Option<u64>| number.unwrap_or(0);
+    Ok(match (count(totals.missing), count(totals.not_owned), count(totals.unreadable)) {
+        (0, 0, 0) => Exit::Ok,
+        (0, 0, _) => Exit::Damaged,
+        (0, ..) => Exit::TryLater,
         _ => Exit::NoInput,
     })
 }

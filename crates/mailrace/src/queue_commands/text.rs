@@ -10,7 +10,7 @@ pub(super) use message::next_attempt;
 
 use crate::output::{Output, Progress, count, thousands};
 use crate::terminal_text::plain;
-use operator::answers::{MessageLine, MissingLine, QueueLine, QueueTotals, RuleLine, UnreadableLine};
+use operator::answers::{MessageLine, MissingLine, NotOwnedLine, QueueLine, QueueTotals, RuleLine, UnreadableLine};
 use operator::queue::{Action, Command};
 use serde_json::Value;
 
@@ -60,6 +60,9 @@ impl Printer {
             ),
             QueueLine::Unreadable(UnreadableLine { unreadable, trouble }) => {
                 eprintln!("mailrace: {unreadable}: its addresses cannot be read: {}", plain(&trouble));
+            }
+            QueueLine::NotOwned(NotOwnedLine { not_owned, trouble }) => {
+                eprintln!("mailrace: {not_owned}: left as it is: {}", plain(&trouble));
             }
             // No command that is printed asks for it.
             QueueLine::Content(_) => {}

@@ -33,12 +33,12 @@ const WORDS: [&str; 19] = [
 ];
 /// The fields that need another queue than that of this test: an envelope that rotted, hosts that were silent, refuse
 /// some of the mail, are being tried or reported by another node, a limit that was set, a guest who asks, mail that
-/// waits for filters; and the fields of `hold`.
+/// waits for filters or that another node may own; and the fields of `hold`.
 const ELSEWHERE: [(&str, &[&str]); 4] = [
     ("id", &["trouble"]),
     ("recipients", &["by", "kind", "text"]),
     ("destination", &["lane", "learned_messages_per_second", "reported_by", "set_limit", "trying"]),
-    ("ok", &["own", "unscreened"]),
+    ("ok", &["not_owned", "own", "unscreened"]),
 ];
 /// The fields that a destination has only while mail for it waits for a connection.
 const FOR_A_MOMENT: [&str; 5] = ["waits_for", "waits_since", "connections_max", "ready", "has_more"];

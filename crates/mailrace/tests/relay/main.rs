@@ -6,11 +6,13 @@
 //! was more than that is asked when the server has ended and its spool is empty.
 #![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
 
+mod balancer;
 mod bounce;
 mod cluster;
 mod cluster_adopt;
 mod cluster_hosts;
 mod cluster_leave;
+mod cluster_operator;
 mod cluster_push;
 mod digest;
 mod dsn;

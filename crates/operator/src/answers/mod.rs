@@ -31,8 +31,8 @@ pub use hosts::{Host, HostsAnswer};
 pub use live::{ConfigAnswer, ErrorLine, ErrorsAnswer, LiveSample};
 pub use mailers::{MailerCounts, MailersAnswer};
 pub use queue::{
-    ContentLine, DestinationLine, DestinationStatus, HoldLine, LineKind, MessageLine, MissingLine, ProgressLine,
-    QueueLine, QueueTotals, RecipientLine, StragglerLine, UnreadableLine,
+    ContentLine, DestinationLine, DestinationStatus, HoldLine, LineKind, MessageLine, MissingLine, NotOwnedLine,
+    ProgressLine, QueueLine, QueueTotals, RecipientLine, StragglerLine, UnreadableLine,
 };
 pub use refusal::{ProblemLine, RefusalLine};
 pub use reload::ReloadAnswer;

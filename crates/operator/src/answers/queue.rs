@@ -15,6 +15,8 @@ pub enum QueueLine {
     Missing(MissingLine),
     /// Names a message whose envelope cannot be read.
     Unreadable(UnreadableLine),
+    /// Names a message that another node of the cluster may own.
+    NotOwned(NotOwnedLine),
     /// Shows a message.
     Message(Box<MessageLine>),
     /// Shows a piece of the content of the message on the line before.
@@ -48,6 +50,7 @@ impl QueueLine {
             Self::Progress(line) => to_fields(line),
             Self::Missing(line) => to_fields(line),
             Self::Unreadable(line) => to_fields(line),
+            Self::NotOwned(line) => to_fields(line),
             Self::Message(line) => to_fields(line),
             Self::Content(line) => to_fields(line),
             Self::Destination(line) => to_fields(line),
@@ -67,6 +70,7 @@ impl QueueLine {
             _ if has("missing") => Self::Missing(super::from_line(line)?),
             _ if has("octets") => Self::Content(super::from_line(line)?),
             _ if has("unreadable") => Self::Unreadable(super::from_line(line)?),
+            _ if has("not_owned") => Self::NotOwned(super::from_line(line)?),
             LineKind::Messages => Self::Message(super::from_line(line)?),
             LineKind::Destinations => Self::Destination(super::from_line(line)?),
             LineKind::Stragglers => Self::Straggler(super::from_line(line)?),
@@ -100,6 +104,16 @@ pub struct UnreadableLine {
     /// The id.
     pub unreadable: String,
     /// The error.
+    pub trouble: String,
+}
+
+/// Names a message that a command did not end, since another node of the cluster may own it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NotOwnedLine {
+    /// The id.
+    pub not_owned: String,
+    /// Why this is not certain, and the next step.
     pub trouble: String,
 }
 
@@ -352,6 +366,9 @@ pub struct QueueTotals {
     /// Messages whose envelope cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<u64>,
+    /// Messages that another node of the cluster may own, and that were left alone; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_owned: Option<u64>,
     /// Messages, groups or destinations beyond the limit.
     pub more: u64,
     /// Messages beyond the limit that were not looked at; absent for `destinations`.

@@ -257,7 +257,7 @@ async fn collect(
     kind: LineKind,
     action: Action,
 ) -> Result<Map<String, Value>, Refusal> {
-    let (mut lines, mut missing, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut lines, mut missing, mut unreadable, mut not_owned) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let totals = loop {
         match parts.recv().await {
             Some(ListPart::Line(mut line)) => {
@@ -265,6 +265,8 @@ async fn collect(
                     missing.push(id);
                 } else if line.contains_key("unreadable") {
                     unreadable.push(Value::Object(line));
+                } else if line.contains_key("not_owned") {
+                    not_owned.push(Value::Object(line));
                 } else if !line.contains_key("seen") {
                     lines.push(Value::Object(line));
                 }
@@ -283,7 +285,8 @@ async fn collect(
     if action != Action::Count {
         fields.insert(lines_name(kind).to_owned(), Value::Array(lines));
     }
-    let lists = [("missing", missing), ("unreadable", unreadable)].into_iter().filter(|(_, list)| !list.is_empty());
+    let lists = [("missing", missing), ("unreadable", unreadable), ("not_owned", not_owned)];
+    let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
     fields.extend(lists.map(|(name, list)| (name.to_owned(), Value::Array(list))));
     fields.extend(next.map(|id| ("next".to_owned(), id)));
     fields.insert("totals".to_owned(), Value::Object(totals));

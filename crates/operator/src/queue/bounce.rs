@@ -6,6 +6,7 @@
 
 use super::change::ChangeTotals;
 use super::delivery_control::{BounceError, Bounced, DeliveryControl, GiveUpReason, RecipientSelection};
+use super::owner_check::{NotOwned, OwnerCheck};
 use super::recipient_status::RecipientStatus;
 use super::scan::FoundMessage;
 use mail::QueueId;
@@ -20,6 +21,7 @@ pub(super) const RECIPIENTS_MAX: usize = 10_000;
 pub(super) struct Bounces<'a> {
     delivery: &'a dyn DeliveryControl,
     why: &'a GiveUpReason,
+    owner: OwnerCheck<'a>,
     pending: Vec<FoundMessage>,
     recipients: usize,
     totals: ChangeTotals,
@@ -32,13 +34,16 @@ pub(super) struct BounceResult {
     pub(super) done: Vec<FoundMessage>,
     /// Messages that cannot be read, and why.
     pub(super) unreadable: Vec<(QueueId, String)>,
+    /// Messages that another node may own, and why.
+    pub(super) not_owned: Vec<NotOwned>,
     /// Why the rest of the queue is not gone through any more.
     pub(super) stops: Option<String>,
 }
 
 impl<'a> Bounces<'a> {
     pub(super) fn new(delivery: &'a dyn DeliveryControl, why: &'a GiveUpReason) -> Self {
-        Self { delivery, why, pending: Vec::new(), recipients: 0, totals: ChangeTotals::default() }
+        let (owner, pending) = (OwnerCheck::new(delivery), Vec::new());
+        Self { delivery, why, owner, pending, recipients: 0, totals: ChangeTotals::default() }
     }
 
     /// Returns the counts so far. Recipients without a sender to tell count as unchanged; recipients in delivery count
@@ -69,6 +74,10 @@ impl<'a> Bounces<'a> {
         let mut batch = BounceResult::default();
         let mut small = Vec::new();
         for found in std::mem::take(&mut self.pending) {
+            if let Some(doubt) = self.owner.doubt(found.id) {
+                batch.not_owned.push((found.id, doubt));
+                continue;
+            }
             let parts = found.recipients.chunks(RECIPIENTS_MAX).map(|some| RecipientSelection {
                 id: found.id,
                 recipients: some.iter().map(|one| one.position).collect(),
@@ -114,6 +123,7 @@ impl<'a> Bounces<'a> {
             match trouble {
                 None => {}
                 Some(BounceError::Unreadable(why)) => batch.unreadable.push((id, why)),
+                Some(BounceError::NotOwned(why)) => batch.not_owned.push((id, why)),
                 Some(BounceError::NotStored(why)) => batch.stops = Some(format!("{id}: {why}")),
             }
         }

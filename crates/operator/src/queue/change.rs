@@ -5,10 +5,12 @@
 
 use super::command::Action;
 use super::delivery_control::{DeliveryControl, Destinations};
+use super::owner_check::{NotOwned, OwnerCheck, RefusedEnds};
 use super::scan::{FoundMessage, FoundRecipient};
 use bytes::Bytes;
+use mail::QueueId;
 use spool::{Change, Commit, Error, Hold, HoldKind, Spool, State, Status, Store as _};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Recipients that are recorded together.
 const TOGETHER: usize = 1_000;
@@ -28,6 +30,18 @@ pub(super) struct ChangeTotals {
     pub(super) unchanged: u64,
     /// Those of the changed ones with an attempt under way.
     pub(super) active: u64,
+}
+
+impl ChangeTotals {
+    /// Without changes that were refused after they had been counted.
+    pub(super) const fn without(self, refused: &RefusedEnds) -> Self {
+        Self {
+            messages: self.messages.saturating_sub(refused.messages),
+            recipients: self.recipients.saturating_sub(refused.recipients),
+            active: self.active.saturating_sub(refused.active),
+            unchanged: self.unchanged,
+        }
+    }
 }
 
 /// Returns the new state of a recipient; `None` if the action leaves it alone.
@@ -57,6 +71,8 @@ pub(super) fn changed_state(action: Action, one: &FoundRecipient, now_s: u32) ->
 #[derive(Debug)]
 pub(super) struct ChangeBatcher<'a> {
     spool: &'a Spool,
+    delivery: &'a dyn DeliveryControl,
+    owner: OwnerCheck<'a>,
     /// Why recipients are held that the changes hold.
     hold: Option<Hold>,
     pending: Vec<Change>,
@@ -65,18 +81,23 @@ pub(super) struct ChangeBatcher<'a> {
     unsettled: VecDeque<Commit>,
     /// Destinations that were changed; `None` if they are too many.
     touched: Option<HashSet<Bytes>>,
+    /// Messages that were not ended since the last look at this list.
+    refused: Vec<NotOwned>,
     pub(super) totals: ChangeTotals,
 }
 
 impl<'a> ChangeBatcher<'a> {
-    pub(super) fn new(spool: &'a Spool, hold: Option<Hold>) -> Self {
+    pub(super) fn new(spool: &'a Spool, delivery: &'a dyn DeliveryControl, hold: Option<Hold>) -> Self {
         Self {
             spool,
+            delivery,
+            owner: OwnerCheck::new(delivery),
             hold,
             pending: Vec::new(),
             pending_unscreened: Vec::new(),
             unsettled: VecDeque::new(),
             touched: Some(HashSet::new()),
+            refused: Vec::new(),
             totals: ChangeTotals::default(),
         }
     }
@@ -112,8 +133,32 @@ impl<'a> ChangeBatcher<'a> {
         self.pending.len() + self.pending_unscreened.len() >= TOGETHER
     }
 
-    /// Records the pending changes; in force when this returns.
+    /// Takes the messages that were left alone, since another node may own them, and the reasons. They are part of the
+    /// totals.
+    pub(super) fn take_refused(&mut self) -> Vec<NotOwned> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Drops the changes that end a message which another node may own.
+    fn refuse_unowned(&mut self) {
+        let mut doubts: BTreeMap<QueueId, Option<String>> = BTreeMap::new();
+        let is_end = |change: &&Change| change.state.status == Status::Done;
+        for change in self.pending.iter().chain(&self.pending_unscreened).filter(is_end) {
+            doubts.entry(change.id).or_insert_with(|| self.owner.doubt(change.id));
+        }
+        doubts.retain(|_, doubt| doubt.is_some());
+        if doubts.is_empty() {
+            return;
+        }
+        for changes in [&mut self.pending, &mut self.pending_unscreened] {
+            changes.retain(|change| change.state.status != Status::Done || !doubts.contains_key(&change.id));
+        }
+        self.refused.extend(doubts.into_iter().filter_map(|(id, doubt)| Some((id, doubt?))));
+    }
+
+    /// Records the pending changes, without ends of messages that another node may own; in force when this returns.
     pub(super) fn record_pending(&mut self) -> Result<(), Error> {
+        self.refuse_unowned();
         if !self.pending_unscreened.is_empty() {
             let changes = std::mem::take(&mut self.pending_unscreened);
             let (commit, changed) = self.spool.record_from(HoldKind::Screen, &changes, self.hold.as_ref())?;
@@ -135,15 +180,15 @@ impl<'a> ChangeBatcher<'a> {
     }
 
     /// Records the rest, waits until all is durable, and tells the dispatcher.
-    pub(super) fn finish_and_notify(&mut self, action: Action, delivery: &dyn DeliveryControl) -> Result<(), Error> {
+    pub(super) fn finish_and_notify(&mut self, action: Action) -> Result<(), Error> {
         let recorded = self.record_pending();
         let settled = self.unsettled.drain(..).map(|commit| commit.wait()).fold(Ok(()), Result::and);
         if self.totals.recipients > 0 {
             let names: Option<Vec<Bytes>> = self.touched.take().map(|names| names.into_iter().collect());
             let destinations = names.as_deref().map_or(Destinations::All, Destinations::These);
             match action {
-                Action::Retry => delivery.retry(destinations),
-                Action::Release | Action::Resume => delivery.released(destinations),
+                Action::Retry => self.delivery.retry(destinations),
+                Action::Release | Action::Resume => self.delivery.released(destinations),
                 _ => {}
             }
         }

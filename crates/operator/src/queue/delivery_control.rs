@@ -64,6 +64,12 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
     /// on the recipient takes effect after it.
     fn is_active(&self, id: QueueId, recipient: u32) -> bool;
 
+    /// Returns why a command must not end this message now: in a cluster another node may own it. `None`: this node
+    /// owns it, or is no node of a cluster.
+    fn doubt_about_end(&self, _: QueueId) -> Option<EndDoubt> {
+        None
+    }
+
     /// Returns the orders of operators that stay in force.
     fn steering(&self) -> Arc<Steering> {
         Arc::default()
@@ -118,6 +124,15 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
 
     /// How a destination is, if the dispatcher has anything to do with it now.
     fn destination(&self, name: &[u8]) -> Option<DestinationState>;
+}
+
+/// The reason why a message must not be ended by a command now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndDoubt {
+    /// The reason, with the next step.
+    pub text: String,
+    /// It may end by itself within a moment.
+    pub may_pass: bool,
 }
 
 /// Why an operator gives recipients up.
@@ -192,6 +207,8 @@ pub enum ResubmitError {
     Refused(String),
     /// The spool takes no copy, or no record, or the server does not deliver.
     NotStored(String),
+    /// Another node of the cluster may own the message.
+    NotOwned(String),
 }
 
 /// Why recipients are not bounced.
@@ -201,6 +218,8 @@ pub enum BounceError {
     Unreadable(String),
     /// The spool takes no reports, or no records.
     NotStored(String),
+    /// Another node of the cluster may own the message.
+    NotOwned(String),
 }
 
 /// How a destination is.

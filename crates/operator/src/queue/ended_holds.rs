@@ -34,7 +34,8 @@ pub struct EndedHold {
 }
 
 /// Releases recipients whose hold has ended by the clock of the server, and has them tried. Deletes those in
-/// quarantine, and leaves those held that a rule or suspension covers.
+/// quarantine, unless another node of the cluster may own the message, and leaves those held that a rule or suspension
+/// covers.
 /// Some thousands at most; the caller asks again while it returns messages. Blocks; the changes are durable on return.
 ///
 /// # Errors
@@ -48,7 +49,7 @@ pub fn release_ended_holds(spool: &Spool, delivery: &dyn DeliveryControl) -> Res
     }
     // Held until all is recorded: a suspension that is set meanwhile waits for it.
     let orders = delivery.steering();
-    let mut changes = ChangeBatcher::new(spool, None);
+    let mut changes = ChangeBatcher::new(spool, delivery, None);
     let mut held_on: Vec<Commit> = Vec::new();
     let mut released = Vec::new();
     for (id, positions) in ended {
@@ -81,7 +82,10 @@ pub fn release_ended_holds(spool: &Spool, delivery: &dyn DeliveryControl) -> Res
             changes.record_pending()?;
         }
     }
-    changes.finish_and_notify(Action::Release, delivery)?;
+    changes.finish_and_notify(Action::Release)?;
+    // Their time is over still, so a later call deletes them, if no other node has them by then.
+    let refused: HashSet<QueueId> = changes.take_refused().into_iter().map(|(id, _)| id).collect();
+    released.retain(|one| one.deleted.is_empty() || !refused.contains(&one.id));
     held_on.into_iter().map(|commit| commit.wait()).fold(Ok(()), Result::and)?;
     Ok(released)
 }

@@ -6,8 +6,9 @@
 //!
 //! - `command`: the request, to and from JSON; `pattern`: the pattern that an address is compared with; `expression`:
 //!   conditions as one text; `selection`: the recipients that a command is for;
-//! - `run` admits commands and owns their threads; `scan` finds messages; `change` changes them, `bounce` has them
-//!   fail, `reroute` sends them elsewhere, `resubmit` sends copies out of quarantine;
+//! - `run` admits commands and owns their threads; `scan` finds messages, `scan_totals` counts them; `change` changes
+//!   them, `bounce` has them fail, `reroute` sends them elsewhere, `resubmit` sends copies out of quarantine;
+//! - `owner_check` asks whether another node of a cluster may own a message that a command ends;
 //! - `view` shows messages, `content` shows what they hold;
 //! - `ended_holds` releases what was held for a time;
 //! - `hold_rule` holds mail that comes; `steering` has all orders that stay in force, `run_rules` sets and ends them;
@@ -17,7 +18,7 @@
 //! Invariants: a change is durable before the last line of the answer is sent; delivered or deleted mail never comes
 //! back; a list reads no envelope it does not show, unless addresses are asked for. Recipients are the unit: a message
 //! of which only some match keeps the others as they are. A deletion sends no notice; a bounce stores the report to the
-//! sender before the recipient is done.
+//! sender before the recipient is done. No command ends a message that another node of the cluster may own.
 
 mod bounce;
 mod change;
@@ -27,6 +28,7 @@ mod delivery_control;
 mod ended_holds;
 mod expression;
 mod hold_rule;
+mod owner_check;
 mod pattern;
 mod recipient_status;
 mod reroute;
@@ -34,6 +36,7 @@ mod resubmit;
 mod run;
 mod run_rules;
 mod scan;
+mod scan_totals;
 mod selection;
 mod steering;
 mod stragglers;
@@ -44,8 +47,8 @@ pub use command::{
     parse_reason,
 };
 pub use delivery_control::{
-    BounceError, Bounced, DeliveryControl, DestinationState, Destinations, DownState, GiveUpReason, NoDelivery,
-    RecipientSelection, Rerouted, Resubmission, ResubmitError, Resubmitted, WaitCause,
+    BounceError, Bounced, DeliveryControl, DestinationState, Destinations, DownState, EndDoubt, GiveUpReason,
+    NoDelivery, RecipientSelection, Rerouted, Resubmission, ResubmitError, Resubmitted, WaitCause,
 };
 pub use ended_holds::{EndedHold, release_ended_holds};
 pub use expression::{Expression, ExpressionError, age};

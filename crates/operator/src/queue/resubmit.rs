@@ -6,6 +6,7 @@
 
 use super::change::ChangeTotals;
 use super::delivery_control::{DeliveryControl, RecipientSelection, Resubmission, ResubmitError, Resubmitted};
+use super::owner_check::OwnerCheck;
 use super::scan::FoundMessage;
 use mail::{Address, QueueId};
 
@@ -15,12 +16,14 @@ pub(super) struct Resubmissions<'a> {
     delivery: &'a dyn DeliveryControl,
     /// The address that gets the copies; `None`: the recipients.
     to: Option<&'a Address>,
+    owner: OwnerCheck<'a>,
     pub(super) totals: ChangeTotals,
 }
 
 impl<'a> Resubmissions<'a> {
     pub(super) const fn new(delivery: &'a dyn DeliveryControl, to: Option<&'a Address>) -> Self {
-        Self { delivery, to, totals: ChangeTotals { messages: 0, recipients: 0, unchanged: 0, active: 0 } }
+        let totals = ChangeTotals { messages: 0, recipients: 0, unchanged: 0, active: 0 };
+        Self { delivery, to, owner: OwnerCheck::new(delivery), totals }
     }
 
     /// Sends a copy of a message, and drops from it the recipients that are left alone. Returns the id of the copy;
@@ -31,6 +34,12 @@ impl<'a> Resubmissions<'a> {
     /// # Errors
     /// As [`DeliveryControl::resubmit`].
     pub(super) fn apply(&mut self, found: &mut FoundMessage) -> Result<Option<QueueId>, ResubmitError> {
+        // A copy for another address leaves the message as it is.
+        if self.to.is_none()
+            && let Some(doubt) = self.owner.doubt(found.id)
+        {
+            return Err(ResubmitError::NotOwned(doubt));
+        }
         let recipients: Vec<u32> = found.recipients.iter().map(|one| one.position).collect();
         let count = recipients.len();
         let meant = RecipientSelection { id: found.id, recipients };

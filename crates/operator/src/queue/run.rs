@@ -10,13 +10,17 @@ use super::command::{Action, Command, GroupBy};
 use super::content::ContentPieces;
 use super::delivery_control::{DeliveryControl, GiveUpReason, ResubmitError};
 use super::hold_rule::HoldRule;
+use super::owner_check::{NotOwned, RefusedEnds};
 use super::reroute::Reroutes;
 use super::resubmit::Resubmissions;
 use super::scan::{FoundMessage, FoundRecipient, QueueScan, ScanResult};
+use super::scan_totals::{ScanStep, ScanTotals, last, some_if_any};
 use super::stragglers::Stragglers;
 use super::view::{QueueView, destination_text};
 use crate::answers::reply::{Answer, ListPart, Reason};
-use crate::answers::{DestinationLine, MissingLine, ProgressLine, QueueLine, QueueTotals, UnreadableLine, to_fields};
+use crate::answers::{
+    DestinationLine, MissingLine, NotOwnedLine, ProgressLine, QueueLine, QueueTotals, UnreadableLine,
+};
 use crate::requester::Requester;
 use mail::QueueId;
 use os::clock;
@@ -272,6 +276,18 @@ impl CommandRun<'_> {
         self.send(&QueueLine::Unreadable(UnreadableLine { unreadable, trouble: trouble.to_owned() }))
     }
 
+    fn send_not_owned(&self, messages: Vec<NotOwned>) -> Result<(), PeerGone> {
+        messages.into_iter().try_for_each(|(id, trouble)| {
+            self.send(&QueueLine::NotOwned(NotOwnedLine { not_owned: id.to_string(), trouble }))
+        })
+    }
+
+    /// Whether the action takes messages out of the queue of this node.
+    fn ends_mail(&self, action: Action) -> bool {
+        matches!(action, Action::Delete | Action::Bounce | Action::Expire)
+            || action == Action::Release && self.command.selection.quarantined
+    }
+
     fn scan(&self, now_us: u64, reads: bool) -> QueueScan<'_> {
         let (spool, delivery, selection) = (self.spool, self.delivery, &self.command.selection);
         QueueScan { spool, delivery, selection, now_us, reads, envelopes: self.envelopes }
@@ -392,7 +408,7 @@ impl CommandRun<'_> {
         let Command { action, ref forward_to, .. } = *self.command;
         let to = forward_to.as_ref().map(ToString::to_string);
         let mut resubmissions = Resubmissions::new(self.delivery, forward_to.as_ref());
-        let (mut unreadable, mut stops) = (0, None);
+        let (mut unreadable, mut not_owned, mut stops) = (0, 0, None);
         let scanned = self.each(now_us, true, &mut |mut found| match resubmissions.apply(&mut found) {
             Ok(Some(copy)) => {
                 let (id, recipients) = (found.id, found.recipients.len());
@@ -410,6 +426,11 @@ impl CommandRun<'_> {
                 self.send_unreadable(found.id, &why)?;
                 Ok(ScanStep::Skip)
             }
+            Err(ResubmitError::NotOwned(why)) => {
+                not_owned += 1;
+                self.send_not_owned(vec![(found.id, why)])?;
+                Ok(ScanStep::Skip)
+            }
             Err(ResubmitError::Refused(why) | ResubmitError::NotStored(why)) => {
                 stops = Some(format!("{}: {why}", found.id));
                 Ok(ScanStep::Stop)
@@ -424,15 +445,21 @@ impl CommandRun<'_> {
         }
         let scanned = scanned?;
         let scanned = ScanTotals { unreadable: scanned.unreadable + unreadable, ..scanned };
-        let (unchanged, kept, active) = (Some(unchanged), Some(0), Some(0));
-        Ok(last(QueueTotals { unchanged, kept, active, ..scanned.into_totals() }))
+        let (unchanged, kept, active, not_owned) = (Some(unchanged), Some(0), Some(0), some_if_any(not_owned));
+        Ok(last(QueueTotals { unchanged, kept, active, not_owned, ..scanned.into_totals() }))
     }
 
     /// Shows what a command would change.
     pub(super) fn preview(&self, action: Action, now_us: u64) -> Result<ListPart, PeerGone> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
-        let (mut unchanged, mut kept, mut active, mut unscreened) = (0, 0, 0, 0);
+        let (mut unchanged, mut kept, mut active, mut unscreened, mut not_owned) = (0, 0, 0, 0, 0);
         let totals = self.each(now_us, true, &mut |mut found| {
+            let doubt = self.ends_mail(action).then(|| self.delivery.doubt_about_end(found.id)).flatten();
+            if let Some(doubt) = doubt {
+                not_owned += 1;
+                self.send_not_owned(vec![(found.id, doubt.text)])?;
+                return Ok(ScanStep::Skip);
+            }
             keep_rule_holds(action, &mut found);
             unscreened += self.keep_unscreened(action, &mut found);
             kept += self.keep(action, &mut found, now_us);
@@ -449,8 +476,8 @@ impl CommandRun<'_> {
         })?;
         let unchanged = Some(unchanged as u64);
         let (kept, active) = (Some(kept), Some(active));
-        let unscreened = (unscreened > 0).then_some(unscreened);
-        Ok(last(QueueTotals { unchanged, kept, active, unscreened, dry_run: true, ..totals.into_totals() }))
+        let (unscreened, not_owned) = (some_if_any(unscreened), some_if_any(not_owned));
+        Ok(last(QueueTotals { unchanged, kept, active, unscreened, not_owned, dry_run: true, ..totals.into_totals() }))
     }
 
     /// Returns the hold of mail that the command holds.
@@ -470,9 +497,9 @@ impl CommandRun<'_> {
     pub(super) fn change(&self, action: Action, now_us: u64, hold: Option<Hold>) -> Result<ListPart, PeerGone> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let is_delete = action == Action::Delete;
-        let mut changes = ChangeBatcher::new(self.spool, hold);
+        let mut changes = ChangeBatcher::new(self.spool, self.delivery, hold);
         // The deleted messages, kept until the spool has the change: they cannot be read afterwards.
-        let mut deleted = Vec::new();
+        let (mut deleted, mut refused) = (Vec::new(), RefusedEnds::default());
         let mut failed: Option<Error> = None;
         let (mut kept, mut unscreened) = (0, 0);
         let mut is_unscreened = false;
@@ -491,17 +518,21 @@ impl CommandRun<'_> {
                     failed = Some(error);
                     return Ok(ScanStep::Stop);
                 }
-                let recorded = std::mem::take(&mut deleted);
+                let not_owned = changes.take_refused();
+                let recorded = refused.part(std::mem::take(&mut deleted), &not_owned);
                 self.log_removed(action, &recorded);
                 self.show_removed(&view, &recorded)?;
+                self.send_not_owned(not_owned)?;
             }
             Ok(outcome)
         });
-        let finished = changes.finish_and_notify(action, self.delivery);
+        let finished = changes.finish_and_notify(action);
+        let not_owned = changes.take_refused();
+        let deleted = refused.part(deleted, &not_owned);
         if failed.is_none() && finished.is_ok() {
             self.log_removed(action, &deleted);
         }
-        let ChangeTotals { messages, recipients, unchanged, active } = changes.totals;
+        let ChangeTotals { messages, recipients, unchanged, active } = changes.totals.without(&refused);
         (self.on_change)(&QueueChange::Ended { action, messages, recipients, is_unscreened, by: self.by });
         if let Some(error) = failed.or_else(|| finished.err()) {
             let error = format!(
@@ -511,9 +542,11 @@ impl CommandRun<'_> {
             return Ok(ListPart::Failed { reason: Reason::Failed, error });
         }
         self.show_removed(&view, &deleted)?;
+        self.send_not_owned(not_owned)?;
         let (unchanged, kept, active) = (Some(unchanged), Some(kept), Some(active));
-        let unscreened = (unscreened > 0).then_some(unscreened);
-        Ok(last(QueueTotals { unchanged, kept, active, unscreened, ..scanned?.into_totals() }))
+        let (unscreened, not_owned) = (some_if_any(unscreened), some_if_any(refused.messages));
+        let scanned = scanned?.without(&refused);
+        Ok(last(QueueTotals { unchanged, kept, active, unscreened, not_owned, ..scanned.into_totals() }))
     }
 
     /// Fails the selected recipients, and has reports sent to their senders.
@@ -526,13 +559,15 @@ impl CommandRun<'_> {
         };
         let action = self.command.action;
         let mut bounces = Bounces::new(self.delivery, &why);
-        let (mut stops, mut unreadable) = (None, 0);
+        let (mut stops, mut unreadable, mut left) = (None, 0, 0);
         let mut settle = |bounces: &mut Bounces<'_>| -> Result<bool, PeerGone> {
-            let BounceResult { done, unreadable: these, stops: why } = bounces.bounce_added();
+            let BounceResult { done, unreadable: these, not_owned, stops: why } = bounces.bounce_added();
             self.log_removed(action, &done);
             self.show_removed(&view, &done)?;
             unreadable += these.len() as u64;
             these.iter().try_for_each(|(id, trouble)| self.send_unreadable(*id, trouble))?;
+            left += not_owned.len() as u64;
+            self.send_not_owned(not_owned)?;
             stops = why;
             Ok(stops.is_none())
         };
@@ -561,6 +596,7 @@ impl CommandRun<'_> {
             unchanged: Some(unchanged),
             kept: Some(0),
             active: Some(active),
+            not_owned: some_if_any(left),
             ..scanned.into_totals()
         }))
     }
@@ -662,22 +698,6 @@ impl CommandRun<'_> {
     }
 }
 
-/// Tells the scan how to count a message, or to end.
-enum ScanStep {
-    /// It counts, with so many recipients.
-    Counts(u64),
-    /// Nothing of it was left to do.
-    Skip,
-    /// No more.
-    Stop,
-}
-
-impl ScanStep {
-    fn of(recipients: usize) -> Self {
-        if recipients == 0 { Self::Skip } else { Self::Counts(recipients as u64) }
-    }
-}
-
 /// Sends progress lines at an interval, and notices that the peer closed its connection.
 struct Progress {
     of: usize,
@@ -696,53 +716,6 @@ impl Progress {
         self.reported_at = now;
         run.send(&QueueLine::Progress(ProgressLine { seen: seen as u64, of: self.of as u64 }))
     }
-}
-
-/// Counts the results of a scan.
-#[derive(Default)]
-struct ScanTotals {
-    messages: u64,
-    recipients: u64,
-    missing: u64,
-    unreadable: u64,
-    /// Messages beyond the limit that are meant as well.
-    more: u64,
-    /// Messages beyond the limit that were not looked at.
-    unseen: u64,
-}
-
-impl ScanTotals {
-    fn count_rest(&mut self, rest: &[QueueId], scan: &QueueScan<'_>) {
-        let selection = scan.selection;
-        if selection.needs_addresses() {
-            self.unseen = rest.len() as u64;
-        } else if selection.matches_whole_messages() && selection.ids.is_empty() {
-            self.more = rest.len() as u64;
-        } else {
-            self.more = rest.iter().filter(|id| scan.may_match(**id)).count() as u64;
-        }
-    }
-
-    fn into_totals(self) -> QueueTotals {
-        let Self { messages, recipients, missing, unreadable, more, unseen } = self;
-        QueueTotals {
-            messages: Some(messages),
-            recipients: Some(recipients),
-            missing: Some(missing),
-            unreadable: Some(unreadable),
-            more,
-            unseen: Some(unseen),
-            ..QueueTotals::default()
-        }
-    }
-
-    fn into_last(self) -> ListPart {
-        last(self.into_totals())
-    }
-}
-
-pub(super) fn last(totals: QueueTotals) -> ListPart {
-    ListPart::Last(to_fields(&totals))
 }
 
 /// Leaves out recipients that a content rule or a filter of the same name holds: the end of a rule of operators is not

@@ -5,7 +5,8 @@
 
 use super::command::{Action, Command};
 use super::hold_rule::{HoldRule, RuleKind};
-use super::run::{CommandRun, PeerGone, QueueChange, last, seconds};
+use super::run::{CommandRun, PeerGone, QueueChange, seconds};
+use super::scan_totals::last;
 use super::steering::NewRule;
 use crate::answers::reply::{ListPart, Reason};
 use crate::answers::{QueueLine, QueueTotals, to_fields};

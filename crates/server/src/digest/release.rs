@@ -41,9 +41,12 @@ async fn release(dispatch: &Arc<Dispatch>, link: ReleaseLink, facts: HeldFacts) 
     let meant = RecipientSelection { id: link.id, recipients: vec![link.position] };
     let released = match dispatch.resubmit_soon(Resubmission { meant, to: None }).await {
         Ok(Ok(released)) => released,
-        Ok(Err(ResubmitError::Unreadable(why) | ResubmitError::Refused(why) | ResubmitError::NotStored(why))) => {
-            return failed(dispatch, link, &why);
-        }
+        Ok(Err(
+            ResubmitError::Unreadable(why)
+            | ResubmitError::Refused(why)
+            | ResubmitError::NotStored(why)
+            | ResubmitError::NotOwned(why),
+        )) => return failed(dispatch, link, &why),
         Err(_) => return LinkAnswer::Failed("The server stops".to_owned()),
     };
     // Another request, or an operator, was faster.

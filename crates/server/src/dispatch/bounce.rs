@@ -72,6 +72,11 @@ async fn one(dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &GiveUpR
             return bounced;
         }
     };
+    // Asked here, since reading may have taken a while: the sender must not be told of mail that another node delivers.
+    if let Some(doubt) = dispatch.ownership_doubt(id) {
+        bounced.trouble = Some(BounceError::NotOwned(doubt));
+        return bounced;
+    }
     let fates: Vec<AttemptOutcome> =
         outgoing.positions.iter().map(|(position, _)| fate(dispatch, id, *position, why)).collect();
     let live = dispatch.context.live.load_full();

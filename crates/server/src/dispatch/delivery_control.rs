@@ -5,8 +5,8 @@ use super::{Dispatch, micros};
 use bytes::Bytes;
 use mail::QueueId;
 use operator::queue::{
-    Bounced, DeliveryControl, DestinationState, Destinations, DownState, GiveUpReason, RecipientSelection, Rerouted,
-    Resubmission, ResubmitError, Resubmitted, Steering, WaitCause,
+    Bounced, DeliveryControl, DestinationState, Destinations, DownState, EndDoubt, GiveUpReason, RecipientSelection,
+    Rerouted, Resubmission, ResubmitError, Resubmitted, Steering, WaitCause,
 };
 use route::destination::Destination;
 use schedule::{Health, SiteView};
@@ -100,7 +100,17 @@ impl DeliveryControl for Dispatch {
             rerouted.moved += moved.count;
             rerouted.active += moved.left;
         }
+        // Another node that adopts the message must not deliver it to the destination that it had.
+        if rerouted.moved > 0
+            && let Some(member) = self.context.message_store.cluster()
+        {
+            member.rerouted_in_log(meant.id);
+        }
         Ok(rerouted)
+    }
+
+    fn doubt_about_end(&self, id: QueueId) -> Option<EndDoubt> {
+        self.end_doubt(id)
     }
 
     fn steering(&self) -> Arc<Steering> {

@@ -69,6 +69,12 @@ pub(crate) async fn resubmit(dispatch: &Arc<Dispatch>, order: Resubmission) -> R
     let Some(copy) = messages.first().map(|message| message.envelope.id) else {
         return Err(ResubmitError::Refused("the maps drop what is for this address".to_owned()));
     };
+    // A copy for another address leaves the original as it is, wherever that is.
+    if order.to.is_none()
+        && let Some(doubt) = dispatch.ownership_doubt(id)
+    {
+        return Err(ResubmitError::NotOwned(doubt));
+    }
     let field = trace_field(dispatch, &original, order.to.is_some());
     if is_sabotaged(Sabotage::EndBeforeCopy) {
         end_original(dispatch, &original).await.map_err(|error| ResubmitError::NotStored(error.to_string()))?;

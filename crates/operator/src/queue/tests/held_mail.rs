@@ -181,9 +181,9 @@ async fn a_release_leaves_a_recipient_alone_whose_verdict_came_first() {
     let (waiting, summary, trouble) = (3, None, None);
     let mut found = FoundMessage { id: id(4), recipients: recipients.into(), waiting, summary, trouble };
     trial.hold(4, 1, HoldKind::Replacement);
-    let mut changes = ChangeBatcher::new(&trial.spool, None);
+    let mut changes = ChangeBatcher::new(&trial.spool, trial.dispatcher.as_ref(), None);
     changes.apply(Action::Release, &mut found, 7);
-    changes.finish_and_notify(Action::Release, trial.dispatcher.as_ref()).unwrap();
+    changes.finish_and_notify(Action::Release).unwrap();
     let statuses: Vec<Status> = trial.states(4).iter().map(|state| state.0).collect();
     assert_eq!(statuses, [Status::Waiting, Status::Held, Status::Waiting]);
     assert_eq!((changes.totals.recipients, changes.totals.unchanged), (1, 1));

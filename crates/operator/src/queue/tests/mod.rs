@@ -3,4 +3,5 @@
 mod actions;
 mod answers;
 mod held_mail;
+mod not_owned;
 pub(super) mod trial;

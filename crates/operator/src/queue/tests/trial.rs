@@ -9,7 +9,7 @@ use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, R
 use serde_json::{Map, Value};
 use spool::{Change, Hold, HoldKind, NewBody, NewMessage, Spool, State, Status, Store as _};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 /// Records its commands; knows one reason, one active recipient, and one destination that is down.
@@ -21,6 +21,8 @@ pub(in crate::queue) struct Dispatcher {
     pub(super) spool: Option<Arc<Spool>>,
     pub(super) bounces: Mutex<Vec<Vec<RecipientSelection>>>,
     pub(super) troubles: Mutex<HashMap<QueueId, BounceError>>,
+    /// Why messages must not be ended here, for so many questions.
+    pub(super) doubts: Mutex<HashMap<QueueId, (EndDoubt, usize)>>,
     pub(super) resubmit_errors: Mutex<HashMap<QueueId, ResubmitError>>,
     steering: Mutex<Arc<Steering>>,
 }
@@ -55,6 +57,13 @@ impl DeliveryControl for Dispatcher {
 
     fn is_active(&self, id: QueueId, recipient: u32) -> bool {
         *self.active.lock().unwrap() == Some((id, recipient))
+    }
+
+    fn doubt_about_end(&self, id: QueueId) -> Option<EndDoubt> {
+        let mut doubts = self.doubts.lock().unwrap();
+        let (doubt, left) = doubts.get_mut(&id)?;
+        *left = left.checked_sub(1)?;
+        Some(doubt.clone())
     }
 
     fn steering(&self) -> Arc<Steering> {
@@ -147,10 +156,10 @@ pub(super) struct Trial {
     pub(super) deeds: Arc<Mutex<Vec<String>>>,
 }
 
-/// The id of a message that came so many hours ago, give or take.
+/// The id of a message that came so many hours and ten minutes ago: always the same for a number of hours.
 pub(super) fn id(hours: u64) -> QueueId {
-    let now = os::clock::unix_us();
-    QueueId::new(now / 3_600_000_000 * 3_600_000_000 - hours * 3_600_000_000, mail::Node::default()).unwrap()
+    static NOW: LazyLock<u64> = LazyLock::new(os::clock::unix_us);
+    QueueId::new(*NOW - 600_000_000 - hours * 3_600_000_000, mail::Node::default()).unwrap()
 }
 
 /// A message with one recipient that came so many hours ago.
@@ -218,6 +227,11 @@ impl Trial {
     pub(super) fn set(&self, hours: u64, recipient: u32, state: State) {
         let change = Change { id: id(hours), recipient, state, destination: None };
         self.spool.record(&[change]).unwrap().wait().unwrap();
+    }
+
+    /// Another node may own the message, for so many questions.
+    pub(super) fn doubt(&self, hours: u64, doubt: EndDoubt, questions: usize) {
+        self.dispatcher.doubts.lock().unwrap().insert(id(hours), (doubt, questions));
     }
 
     pub(super) fn hold(&self, hours: u64, recipient: u32, kind: HoldKind) {
