@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use testkit::harness::{SOON, Setup, needs, poll};
+use testkit::harness::{SOON, Setup, needs, poll, text};
 
 const VIEWS: [&str; 8] =
     ["race", "destinations", "messages", "stragglers", "quarantine", "explain", "configuration", "storm"];
@@ -25,16 +25,29 @@ impl Browser {
     /// Starts a browser; `None` where it is not installed.
     fn start() -> Option<Self> {
         let (driver, chromium) = (needs::program("chromedriver")?, needs::program("chromium")?);
-        let mut driver = Command::new(driver).arg("--port=0").stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut stdout = BufReader::new(driver.stdout.take().expect("piped"));
-        let port = stdout.by_ref().lines().map_while(Result::ok).find_map(|line| {
-            line.split("on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok().filter(|port| *port > 0)
-        });
-        let address = SocketAddr::from(([127, 0, 0, 1], port.expect("a port")));
+        // It ends at once when another program takes the port that it has chosen.
+        let (driver, stdout, port) = (0..3).find_map(|_| Self::start_driver(&driver)).expect("a port");
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         let profile = tempfile::tempdir().expect("a directory");
         let mut browser = Self { driver, address, session: String::new(), _stdout: stdout, _profile: profile };
         browser.open_session(&chromium);
         Some(browser)
+    }
+
+    /// Starts the driver; `None` when it ends without a port.
+    fn start_driver(program: &Path) -> Option<(Child, BufReader<ChildStdout>, u16)> {
+        let mut driver = Command::new(program).arg("--port=0").stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut stdout = BufReader::new(driver.stdout.take().expect("piped"));
+        let port = stdout.by_ref().lines().map_while(Result::ok).find_map(|line| {
+            line.split("on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok().filter(|port| *port > 0)
+        });
+        match port {
+            Some(port) => Some((driver, stdout, port)),
+            None => {
+                driver.wait().expect("it has ended");
+                None
+            }
+        }
     }
 
     fn open_session(&mut self, chromium: &Path) {
@@ -46,29 +59,42 @@ impl Browser {
             "--disable-quic",
             "--no-first-run",
             "--disable-background-networking",
+            // Several browsers have more than the shared memory of a container.
+            "--disable-dev-shm-usage",
             "--disable-component-update",
             "--disable-sync",
             profile,
         ]);
         let options = json!({ "binary": chromium, "args": arguments });
         let wanted = json!({ "goog:loggingPrefs": { "browser": "ALL" }, "goog:chromeOptions": options });
-        let opened = self.ask("POST", "/session", &json!({ "capabilities": { "alwaysMatch": wanted } }));
+        let wanted = json!({ "capabilities": { "alwaysMatch": wanted } });
+        // On a busy machine the browser may not answer the driver in time.
+        let mut tries = (0..2).map(|_| self.answer("POST", "/session", &wanted));
+        let opened = tries.find(|one| one.get("error").is_none());
+        let opened = opened.unwrap_or_else(|| self.ask("POST", "/session", &wanted));
         self.session = opened["sessionId"].as_str().expect("a session").to_owned();
     }
 
     /// Sends a command of WebDriver and returns its value.
     #[track_caller]
     fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        let value = self.answer(method, path, body);
+        assert!(value.get("error").is_none(), "{path}: {value}");
+        value
+    }
+
+    /// Sends a command of WebDriver and returns its value or its error.
+    fn answer(&self, method: &str, path: &str, body: &Value) -> Value {
         let path = if path == "/session" { path.to_owned() } else { format!("/session/{}{path}", self.session) };
         let body = if method == "GET" { String::new() } else { body.to_string() };
         let mut stream = TcpStream::connect(self.address).expect("connected");
-        stream.set_read_timeout(Some(SOON)).expect("a limit");
+        // The driver itself waits a minute for its browser.
+        stream.set_read_timeout(Some(2 * SOON)).expect("a limit");
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
         let head = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
         stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
         let text = read_body(&mut BufReader::new(stream));
         let mut value: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        assert!(value["value"].get("error").is_none(), "{path}: {value}");
         value["value"].take()
     }
 
@@ -235,6 +261,10 @@ fn past_mail_is_found_and_shown_as_a_time_line() {
     let hostile = "\"<img/src=x/onerror=window.hacked=1>\"@evil.test";
     let id = send(&server, hostile, &["bob@example.com"]);
     assert!(server.control(&["queue", "delete", &id], b"").status.success());
+    // The page searches once, and a search waits for the writer of the history for two seconds at most.
+    poll("the end is never in the history", || {
+        text(&server.control(&["history", "status:deleted"], b"")).contains(&id).then_some(())
+    });
     browser.appear(1280, "light");
     browser.open(&format!("{base}#messages?past&expression=status%3Adeleted"));
     browser.wait("return document.querySelectorAll('main tbody tr').length === 1");

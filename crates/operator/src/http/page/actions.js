@@ -1,6 +1,6 @@
 // Changes of the queue: asks with the number of what is meant, carries out, shows how far it is.
 import { change, get } from "./api.js";
-import { el, fill, note, number, visible } from "./dom.js";
+import { el, fill, note, number, plural, visible } from "./dom.js";
 
 export const ACTIONS = {
   retry: { title: "Retry", text: ["is tried now", "are tried now"] },
@@ -18,8 +18,6 @@ export function seconds(text) {
   const found = /^(\d+)\s*([smhd])$/.exec(text.trim());
   return found ? Number(found[1]) * { s: 1, m: 60, h: 3600, d: 86400 }[found[2]] : text.trim();
 }
-
-const plural = (count, word) => number(count) + " " + word + (count === 1 ? "" : "s");
 
 /** Buttons for actions on what `selection` returns: the fields that a request has. */
 export function buttons(names, selection, done) {
@@ -51,15 +49,16 @@ export async function ask(name, selection, done) {
     for (const [field, , input] of inputs) if (input.value.trim()) fields[field] = field === "for" ? seconds(input.value) : input.value.trim();
     const far = el("span", { class: "soft" }, "at work …");
     fill(bar, el("progress", {}), far);
-    let lines = 0;
+    let lines = 0, left = "";
     try {
       const last = await change("queue/" + name, fields, (line) => {
         lines += 1;
+        if (line.not_owned) left ||= ". " + line.not_owned + ": " + line.trouble;
         if (line.seen !== undefined) fill(far, number(line.seen) + " of " + number(line.of));
         else if (lines % 100 === 0) fill(far, plural(lines, "line"));
       });
       dialog.close();
-      note(action.title + ": " + plural(last.messages, "message") + ", " + plural(last.recipients, "recipient") + leftOver(last), "good");
+      note(action.title + ": " + plural(last.messages, "message") + ", " + plural(last.recipients, "recipient") + leftOver(last) + left, left ? "bad" : "good");
     } catch (error) {
       fill(bar, el("p", { class: "error" }, visible(error.message)));
       go.disabled = false;
@@ -77,6 +76,7 @@ export async function ask(name, selection, done) {
 }
 
 function leftOver(last) {
-  const parts = [["unchanged", "unchanged"], ["kept", "kept for their time"], ["active", "in delivery"], ["unreadable", "not readable"]];
+  const parts = [["unchanged", "unchanged"], ["kept", "kept for their time"], ["active", "in delivery"], ["unreadable", "not readable"],
+    ["not_owned", "left alone, as another node may own them"]];
   return parts.filter(([key]) => last[key] > 0).map(([key, text]) => ", " + number(last[key]) + " " + text).join("");
 }

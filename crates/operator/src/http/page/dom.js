@@ -49,6 +49,11 @@ export function number(value) {
   return Number(value).toLocaleString("en-US");
 }
 
+/** "1 message", "2 messages". */
+export function plural(count, word) {
+  return number(count) + " " + word + (count === 1 ? "" : "s");
+}
+
 export function rate(value) {
   return value >= 100 ? number(Math.round(value)) : value.toLocaleString("en-US", { maximumFractionDigits: 1 });
 }

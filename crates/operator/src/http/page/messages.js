@@ -1,6 +1,6 @@
 // Messages: search by an expression, one message in full, actions on a selection. Quarantine is the same with its own mail.
 import { get, hasHistory } from "./api.js";
-import { age, bytes, clock, el, fill, note, number, row, table, visible } from "./dom.js";
+import { age, bytes, clock, el, fill, note, number, plural, row, table, visible } from "./dom.js";
 import { ask, buttons } from "./actions.js";
 import { addTimeline, past, showPast } from "./past.js";
 
@@ -59,7 +59,7 @@ function list(view, { title, choice, path, expression, actions, more }) {
   function draw(page) {
     const lines = rows.map((message) => line(message));
     fill(body, table(columns, lines, meant ? "No such message." : "Nothing is here."),
-      page.unreadable ? el("p", { class: "error" }, number(page.unreadable.length) + " messages cannot be read; mailrace spool verify says why") : null,
+      page.unreadable ? el("p", { class: "error" }, plural(page.unreadable.length, "message") + " cannot be read; mailrace spool verify says why") : null,
       page.next ? el("div", { class: "bar" }, el("button", { type: "button", onclick: () => load(page.next) }, "More")) : null);
     update();
   }

@@ -1,6 +1,6 @@
 // The race: deliveries, failures and arrivals by the second, how long mail takes, and what fails.
 import { get } from "./api.js";
-import { age, bytes, clock, delay, el, fill, number, rate, row, table, visible } from "./dom.js";
+import { age, bytes, clock, delay, el, fill, number, plural, rate, row, table, visible } from "./dom.js";
 
 /** Seconds that the charts show. */
 const SPAN = 300;
@@ -174,7 +174,7 @@ function spoolOf(last) {
   const used = last.segments_max === 0 ? 0 : (last.segments - last.segments_free) / last.segments_max;
   return [
     el("dl", {},
-      el("dt", {}, "waiting"), el("dd", {}, number(last.waiting) + " recipients at " + number(last.destinations) + " destinations"),
+      el("dt", {}, "waiting"), el("dd", {}, plural(last.waiting, "recipient") + " at " + plural(last.destinations, "destination")),
       el("dt", {}, "held"), el("dd", {}, number(last.held)),
       el("dt", {}, "connections"), el("dd", {}, number(last.connections_in) + " in, " + number(last.connections_out) + " out"),
       el("dt", {}, "spool"), el("dd", {}, bytes(last.live_bytes) + ", pressure " + visible(last.pressure)),

@@ -1,6 +1,6 @@
 // Orders that stay in force: suspensions, hold rules, limits; the connections to a destination and its live transcript.
 import { change, get, stream } from "./api.js";
-import { age, clock, el, fill, note, number, row, table, visible } from "./dom.js";
+import { age, clock, el, fill, note, number, plural, row, table, visible } from "./dom.js";
 import { ask, seconds } from "./actions.js";
 
 const RULES = [{ name: "Rule" }, { name: "Holds" }, { name: "Set by" }, { name: "Until" }, { name: "Actions", class: "tight" }];
@@ -26,7 +26,7 @@ export async function rules(card, load) {
 async function resume(rule, load) {
   try {
     const last = await change("queue/resume", { held_by: rule });
-    note(rule + " has ended: " + number(last.recipients || 0) + " recipients released", "good");
+    note(rule + " has ended: " + plural(last.recipients || 0, "recipient") + " released", "good");
   } catch (error) { note(error.message, "bad"); }
   load();
 }

@@ -1,6 +1,6 @@
 // Storms: stretches of minutes with much mail, and what became of each.
 import { get } from "./api.js";
-import { age, bytes, el, fill, number, row, table, visible } from "./dom.js";
+import { age, bytes, el, fill, number, plural, row, table, visible } from "./dom.js";
 
 const COLUMNS = [{ name: "Began", class: "tight" }, { name: "Took", class: "number" }, { name: "Messages", class: "number" }, { name: "Delivered", class: "number" }, { name: "Deferred", class: "number" }, { name: "Failed", class: "number" }, { name: "Best minute", class: "number" }];
 
@@ -32,12 +32,12 @@ export function storm(view) {
     report.hidden = !one;
     if (!one) return;
     const left = one.arrived_recipients - one.sent - one.failed;
-    const facts = [["came", number(one.arrivals) + " messages for " + number(one.arrived_recipients) + " recipients, " + bytes(one.arrived_bytes)],
-      ["delivered", number(one.sent) + " recipients, " + number(Math.round(one.sent / one.seconds)) + " a second"],
-      ["best minute", number(one.arrivals_minute) + " messages came, " + number(one.sent_minute) + " recipients were delivered"],
-      ["not delivered", number(one.failed) + " recipients failed, " + number(one.deferred) + " attempts were deferred, " + number(one.reports) + " reports"],
+    const facts = [["came", plural(one.arrivals, "message") + " for " + plural(one.arrived_recipients, "recipient") + ", " + bytes(one.arrived_bytes)],
+      ["delivered", plural(one.sent, "recipient") + ", " + number(Math.round(one.sent / one.seconds)) + " a second"],
+      ["best minute", plural(one.arrivals_minute, "message") + " came, " + plural(one.sent_minute, "recipient") + " delivered"],
+      ["not delivered", plural(one.failed, "recipient") + " failed, " + plural(one.deferred, "attempt") + " deferred, " + plural(one.reports, "report")],
       ["refused", number(one.refused) + " clients, commands and messages"],
-      ["left at its end", left > 0 ? number(left) + " recipients, delivered later or still waiting" : "nothing"]];
+      ["left at its end", left > 0 ? plural(left, "recipient") + ", delivered later or still waiting" : "nothing"]];
     fill(report, el("h2", {}, "Storm of " + civil(one.begin) + ", " + age(one.seconds)), box,
       el("div", { class: "legend" }, [["key-sent", "delivered"], ["key-failed", "failed and deferred, below"], ["key-arrived", "arrived (messages)"]].map(([key, text]) => el("span", {}, el("i", { class: key }), text))),
       el("dl", {}, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])));
