@@ -25,14 +25,33 @@ impl ColdSegments {
         Self { shard, open: None, previous, after_us: 0 }
     }
 
+    /// Whether a segment can be opened. The last free one is the committer's: without the states and LIVEMAPs that it
+    /// writes no segment becomes free again.
+    pub(crate) fn may_open(&self) -> bool {
+        self.may_open_of(lock(&self.shard.book).segments.free_count())
+    }
+
+    fn may_open_of(&self, free: usize) -> bool {
+        free > 1 && self.shard.disk.now_us() >= self.after_us
+    }
+
+    /// Whether so many bytes of state entries, footer included, find room in the open segment, or in it and fresh ones.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let open = self.open.as_ref().map_or(0, |open| open.room(&self.shard));
+        let free = lock(&self.shard.book).segments.free_count();
+        let fresh = if self.may_open_of(free) { free - 1 } else { 0 };
+        // Half of a fresh segment counts: header, trailer and the end that no frame fits into take some of it.
+        open + fresh * (self.shard.identity.segment_bytes as usize / 2) >= bytes
+    }
+
     /// Takes a free segment for moved messages.
     pub(crate) fn open_next(&mut self) -> bool {
         let reuse = self.shard.config.sabotage().reuse_generation;
-        if self.shard.disk.now_us() < self.after_us {
-            return false;
-        }
         let slot = {
             let mut book = lock(&self.shard.book);
+            if !self.may_open_of(book.segments.free_count()) {
+                return false;
+            }
             let slot = book.segments.open(true, reuse);
             self.shard.note_free(&book);
             slot

@@ -46,6 +46,8 @@ pub(crate) struct Committer {
     previous: (u64, u32),
     /// A batch that waits for a segment.
     waiting: Option<Taken>,
+    /// The janitor had its rounds to make one.
+    has_waited: bool,
     /// Waiters of states that went back after a failure.
     carried: Vec<Arc<Cell>>,
     failures: u32,
@@ -61,6 +63,7 @@ impl Committer {
             open: None,
             previous,
             waiting: None,
+            has_waited: false,
             carried: Vec::new(),
             failures: 0,
             unattested: None,
@@ -126,7 +129,10 @@ impl Committer {
         let shard = Arc::clone(&self.shard);
         let mut chores = lock(&shard.chores);
         let enough = chores.rounds + 2;
-        while shard.free.load(Ordering::Relaxed) == 0 && chores.rounds < enough && !shard.is_read_only() {
+        while (shard.free.load(Ordering::Relaxed) == 0 || shard.awaits_growth())
+            && chores.rounds < enough
+            && !shard.is_read_only()
+        {
             chores.rung = true;
             shard.bell.notify_all();
             chores = wait(&shard, chores);
@@ -180,7 +186,12 @@ impl Committer {
         self.shard.ring();
     }
 
+    /// Takes a free segment. A reserved one is taken after the janitor has tried to make another: until the storage has
+    /// refused that, mail is admitted which would use up the reserve.
     fn open_segment(&mut self) -> bool {
+        if !std::mem::replace(&mut self.has_waited, true) && self.shard.awaits_growth() {
+            return false;
+        }
         let reuse = self.shard.config.sabotage().reuse_generation;
         let slot = {
             let mut book = lock(&self.shard.book);
@@ -190,6 +201,7 @@ impl Committer {
         };
         self.shard.ring();
         self.open = slot.map(|slot| OpenSegment::new(&self.shard, slot, false, self.previous));
+        self.has_waited &= self.open.is_none();
         self.open.is_some()
     }
 

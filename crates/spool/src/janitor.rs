@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Segments beyond the limit that may be made when none is free: one each for states and moves, and one more for each.
+/// Segments beyond the limit that may be made when only one is free: one each for states and moves, and one more for
+/// each.
 const EXCESS_MAX: u64 = 4;
 /// Dead segments of a spool with room enough wait at least so long for a LIVEMAP of their own, in microseconds.
 const MAP_US: u64 = 60_000_000;
@@ -34,8 +35,12 @@ pub(crate) struct Janitor {
     pub(crate) cold: ColdSegments,
     /// Growth is not tried before this moment of the disk's clock.
     grow_after_us: u64,
+    /// The storage refused the last segment: until it takes one, no mail is admitted in the hope of more.
+    is_refused: bool,
     /// Where nothing is lacking, no LIVEMAP is asked for before this moment.
     map_after_us: u64,
+    /// How many states were recorded when the committer was last asked to write states of a dead segment again.
+    carried_by_committer: u64,
     scrub: crate::scrub::Scrubber,
     pub(crate) ahead: crate::ahead::Ahead,
 }
@@ -47,6 +52,8 @@ impl Janitor {
             map_after_us: shard.disk.now_us() + MAP_US,
             shard,
             grow_after_us: 0,
+            is_refused: false,
+            carried_by_committer: 0,
             scrub: crate::scrub::Scrubber::default(),
             ahead: crate::ahead::Ahead::default(),
         }
@@ -111,7 +118,9 @@ impl Janitor {
         let mut progress = self.footers();
         progress |= self.evacuate();
         progress |= self.reclaim();
-        self.shard.growable.store(self.growable(), Ordering::Relaxed);
+        // With room enough nothing tries to grow; the next refusal says again that it is not possible.
+        self.is_refused &= self.shard.lacking() != (0, 0);
+        self.note_growable();
         let used = lock(&self.shard.book).segments.usable() as u64;
         let attainable = used + self.shard.growable.load(Ordering::Relaxed);
         self.shard.attainable.store(attainable.min(self.shard.config.segments_max().into()), Ordering::Relaxed);
@@ -126,7 +135,11 @@ impl Janitor {
                 break;
             }
             let worth = dead < to_go_on || dead < to_accept && free > reserved;
-            let more = worth && self.relocate() || self.grow() || free == 0 && self.grow_beyond();
+            // The committer waits for growth, and moving takes a segment first.
+            let more = self.shard.awaits_growth() && self.grow()
+                || worth && self.relocate()
+                || self.grow()
+                || free < 2 && self.grow_beyond();
             if !more {
                 break;
             }
@@ -206,6 +219,9 @@ impl Janitor {
             Some(since) => since,
             None => {
                 let needed = without_footer || states > 0;
+                if needed && self.committer_carries() {
+                    return false;
+                }
                 let written =
                     !needed || if without_footer { self.carry_scanned(slot) } else { self.carry_states(slot) };
                 if !written {
@@ -236,7 +252,27 @@ impl Janitor {
         let found = crate::scan::scan(bytes.as_slice(), self.shard.seed(generation), generation, data_end);
         let sections = found.frames.iter().filter(|found| found.frame.header.kind == Kind::State);
         let entries = present(&self.shard, sections.flat_map(|found| crate::sections::read_states(found.frame.second)));
-        Relocation::states(&mut self.cold, entries)
+        self.carry(entries)
+    }
+
+    /// Writes states again: into a cold segment, or, where none can be had, with the states that the committer writes.
+    ///
+    /// The committer gets those of one segment at a time, since its own segment may be the last.
+    fn carry(&mut self, entries: Vec<StateEntry>) -> bool {
+        let bytes = entries.iter().map(|entry| 2 * entry.encoded_len()).sum::<usize>() + 2 * crate::disk::BLOCK;
+        if entries.is_empty() || self.cold.has_room(bytes) {
+            return Relocation::states(&mut self.cold, entries);
+        }
+        let staging = &self.shard.staging;
+        let recorded = staging.record(entries, Vec::new(), false, self.shard.disk.now_us());
+        (self.carried_by_committer, _) = staging.recorded();
+        recorded.is_ok()
+    }
+
+    /// Whether states of a segment wait for the committer, and others would too.
+    fn committer_carries(&self) -> bool {
+        let (_, flushed) = self.shard.staging.recorded();
+        flushed < self.carried_by_committer && !self.cold.may_open()
     }
 
     /// Renames an emptied segment to `bad-…`, for a person to look at.
@@ -277,7 +313,10 @@ impl Janitor {
             self.shard.release_foreign(&mut book);
             book.segments.note_dead();
             let slots = book.segments.iter().map(|(slot, _)| slot);
-            slots.filter(|slot| book.segments.reclaimable(*slot, without_maps)).collect()
+            let mut dead: Vec<u16> = slots.filter(|slot| book.segments.reclaimable(*slot, without_maps)).collect();
+            // Where room is short, the few states of one make the room for the many of another.
+            dead.sort_by_key(|slot| book.segments.get(*slot).states);
+            dead
         };
         let mut progress = false;
         for slot in dead {
@@ -296,7 +335,7 @@ impl Janitor {
     fn carry_states(&mut self, slot: u16) -> bool {
         let entries = with_footer(&self.shard, slot, |footer| present(&self.shard, footer.states.iter().cloned()));
         match entries {
-            Some(entries) => Relocation::states(&mut self.cold, entries),
+            Some(entries) => self.carry(entries),
             None => self.carry_scanned(slot),
         }
     }
@@ -304,7 +343,7 @@ impl Janitor {
     /// Empties the segments that are nearly dead.
     fn relocate(&mut self) -> bool {
         let victims = lock(&self.shard.book).segments.victims(self.shard.config.relocate_percent_max);
-        if self.cold.open.is_none() && lock(&self.shard.book).segments.free_count() == 0 {
+        if self.cold.open.is_none() && !self.cold.may_open() {
             return false;
         }
         !victims.is_empty() && Relocation::run(&mut self.cold, &victims)
@@ -317,15 +356,16 @@ impl Janitor {
         }
         match self.add_segment() {
             Ok(()) => {
-                self.shard.growable.store(self.growable(), Ordering::Relaxed);
+                self.is_refused = false;
+                self.note_growable();
                 true
             }
             Err(error) => self.growth_refused(&error),
         }
     }
 
-    /// Adds a segment although the limit is reached: nothing is free, so no state could be written, and nothing be
-    /// moved.
+    /// Adds a segment although the limit is reached: only the last is free, so nothing can be moved, and soon no state
+    /// be written.
     fn grow_beyond(&mut self) -> bool {
         let used = lock(&self.shard.book).segments.usable() as u64;
         let excess = (used + 1).saturating_sub(u64::from(self.shard.config.segments_max()));
@@ -338,6 +378,7 @@ impl Janitor {
         }
         match self.add_segment() {
             Ok(()) => {
+                self.is_refused = false;
                 self.shard.excess.store(excess, Ordering::Relaxed);
                 true
             }
@@ -347,9 +388,15 @@ impl Janitor {
 
     fn growth_refused(&mut self, error: &std::io::Error) -> bool {
         self.grow_after_us = self.shard.disk.now_us() + REST_US;
-        self.shard.growable.store(0, Ordering::Relaxed);
+        self.is_refused = true;
+        self.note_growable();
         self.shard.tell(Event::GrowthRefused { directory: self.shard.directory.clone(), error: error.to_string() });
         false
+    }
+
+    fn note_growable(&self) {
+        let growable = if self.is_refused { 0 } else { self.growable() };
+        self.shard.growable.store(growable, Ordering::Relaxed);
     }
 
     /// Segments that limits and file system allow at this moment.
@@ -383,7 +430,8 @@ impl Janitor {
             self.ahead.refused(&self.shard);
             return false;
         }
-        self.shard.growable.store(self.growable(), Ordering::Relaxed);
+        self.is_refused = false;
+        self.note_growable();
         true
     }
 
@@ -408,6 +456,9 @@ impl Janitor {
         let mut book = lock(&shard.book);
         book.segments.add(Segment::new(file));
         shard.note_free(&book);
+        drop(book);
+        // The committer may wait for it.
+        shard.bell.notify_all();
         Ok(())
     }
 }

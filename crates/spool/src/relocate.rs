@@ -57,7 +57,7 @@ impl<'a> Relocation<'a> {
         // Each run must leave fewer segments in use than it found, or sparse cold segments would be moved round and
         // round: the moved frames fit into the open one, or the run empties two for the one it opens.
         let room = cold.open.as_ref().map_or(0, |open| open.room(&cold.shard) as u64);
-        if chosen.len() < 2 && total + total / 4 > room {
+        if (chosen.len() < 2 || !cold.may_open()) && total + total / 4 > room {
             return false;
         }
         let ids = chosen.iter().flat_map(|slot| live_in(&cold.shard, *slot)).collect();

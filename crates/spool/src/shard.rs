@@ -223,6 +223,12 @@ impl Shard {
         u64::from(self.config.segments_reserved).max(share)
     }
 
+    /// Whether only reserved segments are free and the pool can grow: the committer then waits for the janitor.
+    pub(crate) fn awaits_growth(&self) -> bool {
+        let reserved = u64::from(self.config.segments_reserved);
+        self.free.load(Ordering::Relaxed) <= reserved && self.growable.load(Ordering::Relaxed) > 0
+    }
+
     /// Brings the copy of the number of free segments up to date.
     pub(crate) fn note_free(&self, book: &Book) {
         self.free.store(book.segments.free_count() as u64, Ordering::Relaxed);

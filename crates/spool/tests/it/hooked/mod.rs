@@ -16,6 +16,7 @@ mod chunks;
 mod closing;
 mod disk;
 mod failures;
+mod full;
 mod groups;
 mod headers;
 mod holds;
