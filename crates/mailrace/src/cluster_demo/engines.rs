@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// The version that the demonstration installs.
 const VERSION: &str = "2.15.2";
+/// How often the engines are started, with other ports each time.
+const TRIES: usize = 3;
 /// Time that an engine has to listen.
 const START_TIME: Duration = Duration::from_secs(20);
 
@@ -32,6 +34,13 @@ impl DemoEngine {
     /// Where nodes connect to it.
     pub(super) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.ports.client)
+    }
+
+    /// Whether it takes connections of nodes and of the other engines.
+    fn listens(&self) -> bool {
+        [self.ports.client, self.ports.route]
+            .iter()
+            .all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok())
     }
 
     /// Where it tells of its configuration.
@@ -62,6 +71,17 @@ impl Drop for DemoEngine {
 /// # Errors
 /// One does not start; the text names its log.
 pub(super) fn start_engines(program: &Path, directory: &Path, count: u16) -> Result<Vec<DemoEngine>, Failure> {
+    for _ in 0..TRIES {
+        if let Some(engines) = launch_all(program, directory, count)? {
+            return Ok(engines);
+        }
+    }
+    let text = format!("an engine ends at its start; see {}", directory.join("engine*/log").display());
+    Err(Failure::new(Exit::Unavailable, text))
+}
+
+/// The same once; `None` if one of them ends before it listens, as when another program has taken its port meanwhile.
+fn launch_all(program: &Path, directory: &Path, count: u16) -> Result<Option<Vec<DemoEngine>>, Failure> {
     let ports: Vec<Ports> = (0..count).map(|_| free_ports()).collect::<io::Result<_>>().map_err(no_ports)?;
     let routes: Vec<u16> = ports.iter().map(|ports| ports.route).collect();
     let mut engines = Vec::new();
@@ -73,10 +93,13 @@ pub(super) fn start_engines(program: &Path, directory: &Path, count: u16) -> Res
         std::fs::write(&file, configuration(number, &place, ports, &routes)).map_err(|error| failed(&error))?;
         engines.push(DemoEngine { child: launch(program, &file)?, ports });
     }
-    for (engine, number) in engines.iter().zip(1..) {
+    for (engine, number) in engines.iter_mut().zip(1..) {
         let log = directory.join(format!("engine{number}/log"));
         let until = clock::now() + START_TIME;
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, engine.ports.client)).is_err() {
+        while !engine.listens() {
+            if engine.child.try_wait().is_ok_and(|ended| ended.is_some()) {
+                return Ok(None);
+            }
             if clock::now() > until {
                 let text = format!("engine {number} does not start; see {}", log.display());
                 return Err(Failure::new(Exit::Unavailable, text));
@@ -84,7 +107,7 @@ pub(super) fn start_engines(program: &Path, directory: &Path, count: u16) -> Res
             clock::pause();
         }
     }
-    Ok(engines)
+    Ok(Some(engines))
 }
 
 fn no_ports(error: io::Error) -> Failure {
