@@ -321,6 +321,8 @@ impl Share {
         let wanting = table.rows.iter().filter(|row| row.demand > 0).count();
         let is_single = (self.limit as usize) < wanting;
         if !is_single {
+            // There is one for each node that wants some: none waits for what was to be given back.
+            self.is_giving = false;
             return table.fair_amount(self.node);
         }
         let is_over = self.messages >= ROTATE_MESSAGES || now >= self.used_at + ROTATE_IDLE;

@@ -268,6 +268,34 @@ fn the_limit_is_used_when_nodes_want_it() {
     }
 }
 
+/// Each node runs and reaches the store, and one alone wants some: whatever was before, it gets the whole limit.
+#[test]
+fn a_node_that_alone_wants_some_gets_the_whole_limit() {
+    for seed in 1..=120 {
+        let mut chance = Chance::new(seed ^ 0x22);
+        let plan = Plan {
+            nodes: chance.between(2, 6) as u16,
+            limit: chance.pick(&[1, 2, 3, 7, 20]),
+            seconds: 120,
+            has_faults: chance.percent(50),
+            is_slow: false,
+            removals: None,
+        };
+        let mut world = World::new(seed, plan);
+        world.run().unwrap();
+        let lucky = chance.below(world.users.len() as u64) as usize;
+        (world.plan.has_faults, world.plan.seconds) = (false, 180);
+        let now_ms = world.now_ms;
+        for (at, user) in world.users.iter_mut().enumerate() {
+            (user.is_cut, user.demand) = (false, if at == lucky { 30 } else { 0 });
+            user.restart_at = user.restart_at.map(|_| now_ms);
+        }
+        world.run().unwrap();
+        let amount = world.users[lucky].share.as_ref().map_or(0, |share| share.amount(world.local(lucky)));
+        assert_eq!(amount, world.plan.limit, "seed {seed}: {} nodes", world.users.len());
+    }
+}
+
 #[test]
 fn a_limit_below_the_number_of_nodes_goes_round() {
     for (nodes, limit) in [(3, 2), (5, 1), (6, 2)] {
