@@ -61,6 +61,25 @@ pub fn pause(time: Duration) {
     assert!(never.recv_timeout(time).is_err(), "nobody sends");
 }
 
+/// Sends a signal to a process. Behind SIGSTOP it waits until each thread stands still: one that runs on another
+/// processor may still answer a request for a moment.
+#[track_caller]
+pub fn send_signal(pid: Pid, signal: Signal) {
+    kill_process(pid, signal).expect("it lives");
+    if signal == Signal::STOP {
+        poll("a process that was stopped goes on", || stands_still(pid).then_some(()));
+    }
+}
+
+fn stands_still(pid: Pid) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).expect("it lives");
+    threads.flatten().all(|thread| {
+        // A thread that has ended meanwhile answers nothing. The state is behind the name, which is in parentheses.
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['T', 'Z']))
+    })
+}
+
 /// Polls until a condition holds.
 #[track_caller]
 #[allow(clippy::disallowed_methods, reason = "a limit for waiting")]
@@ -237,7 +256,7 @@ impl Server {
 
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a process has a number");
-        kill_process(pid, signal).expect("it lives");
+        send_signal(pid, signal);
     }
 
     /// Waits for a line of the log with `part` in it, behind the one that was found last.

@@ -4,9 +4,9 @@
 //! A server is killed when its value is dropped, and with the thread that started it where `setpriv` is installed. It
 //! can be killed, stood still and started again on its ports and its directory.
 
-use crate::harness::{poll, text};
+use crate::harness::{poll, send_signal, text};
 use crate::needs;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Read as _, Write as _};
@@ -201,7 +201,7 @@ impl Nats {
 
     fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("it runs");
-        kill_process(Pid::from_child(child), signal).expect("it lives");
+        send_signal(Pid::from_child(child), signal);
     }
 
     /// Kills it if it runs, and starts it on its ports and its directory.
@@ -309,4 +309,45 @@ pub fn free_ports<const N: usize>() -> [u16; N] {
         ports.find_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()).expect("a free port")
     });
     held.map(|socket| socket.local_addr().expect("it has one").port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_stands_still_answers_nothing() {
+        let Some(server) = Nats::start(&Options::default()) else { return };
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).unwrap();
+        client.set_nodelay(true).unwrap();
+        client.write_all(b"CONNECT {\"verbose\":false}\r\n").unwrap();
+        client.write_all(b"PING\r\n").unwrap();
+        wait_for_answer(&mut client);
+        for _ in 0..300 {
+            server.stand_still();
+            client.write_all(b"PING\r\n").unwrap();
+            // A question of its own may be on its way.
+            let heard = read_some(&mut client, Duration::from_millis(5));
+            assert!(!heard.contains("PONG"), "{heard}");
+            server.go_on();
+            wait_for_answer(&mut client);
+        }
+    }
+
+    fn wait_for_answer(client: &mut TcpStream) {
+        let mut heard = String::new();
+        while !heard.contains("PONG\r\n") {
+            let more = read_some(client, Duration::from_secs(30));
+            assert_ne!(more, "", "no answer behind {heard}");
+            heard.push_str(&more);
+        }
+    }
+
+    /// Reads the octets that come within this time; none is no error.
+    fn read_some(client: &mut TcpStream, time: Duration) -> String {
+        client.set_read_timeout(Some(time)).unwrap();
+        let mut octets = [0; 4_096];
+        let count = client.read(&mut octets).unwrap_or(0);
+        String::from_utf8_lossy(&octets[..count]).into_owned()
+    }
 }

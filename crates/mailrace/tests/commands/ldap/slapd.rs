@@ -4,7 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use testkit::harness::{needs, poll};
+use testkit::harness::{needs, poll, send_signal};
 use testkit::nats::free_ports;
 
 /// Another program may take the port before slapd does.
@@ -143,7 +143,7 @@ impl Slapd {
 
     /// Has it stand still, or go on.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.pid().expect("it runs"), signal).expect("it lives");
+        send_signal(self.pid().expect("it runs"), signal);
     }
 
     /// Ends it at once, and waits until its port is closed.
