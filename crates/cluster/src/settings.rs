@@ -32,7 +32,14 @@ pub struct Settings {
     /// Time between questions for the tail of a stream that is out of reach.
     pub tail_interval: Duration,
     /// Time without a stored block after which the owner takes the mail of a stream back and copies it elsewhere.
-    pub reshadow_after: Duration,
+    /// Longer than `own_time`; the mail is not delivered in between. An engine that starts again within this time keeps
+    /// its copies; those that were taken back never count again.
+    pub take_back_after: Duration,
+    /// The same for a stream that was not read since the start of the owner.
+    pub unread_wait_max: Duration,
+    /// Time that the owner waits for what adopters have to do: for the end of an adoption whose blocks are lost or out
+    /// of reach, and, before it opens a stream again, for the end of a part of an earlier start.
+    pub adopter_wait_max: Duration,
     /// Time without a block before a stream is adopted.
     pub silence: Duration,
     /// Completions in one record.
@@ -122,7 +129,9 @@ impl Settings {
             heartbeat: Duration::from_secs(2),
             append_timeout: Duration::from_secs(3),
             tail_interval: Duration::from_secs(1),
-            reshadow_after: Duration::from_secs(60),
+            take_back_after: Duration::from_secs(20),
+            unread_wait_max: Duration::from_secs(60),
+            adopter_wait_max: Duration::from_secs(60),
             silence: Duration::from_secs(15),
             done_batch: 256,
             done_delay: Duration::from_millis(100),

@@ -37,6 +37,10 @@ impl Owner {
             let is_damaged = matches!(&slot.phase, Phase::Foreign(foreign) if foreign.is_damaged);
             slot.claim_goal = Some(if is_damaged { ClaimGoal::Replace } else { ClaimGoal::TakeBack });
             slot.claim_at = now;
+            // The answer to another goal is none to this one.
+            slot.claim_attempt += 1;
+            slot.take_back_at = (is_left || self.is_departing).then_some(now);
+            slot.claim_put = Claim::default();
         } else {
             slot.stored_at = now;
         }
@@ -53,7 +57,25 @@ impl Owner {
         }
     }
 
+    /// Gives the claim up when the holder is back, unless it may be written already. The holder and the store of claims
+    /// may have been away together, or this node may have stood still.
+    fn keep_mail_of_holder_that_is_back(&mut self, now: Duration, stream: StreamId) {
+        let leaves = self.departing.contains(&stream.holder);
+        let Some(slot) = self.slots.get(&stream) else { return };
+        let is_back = slot.phase == Phase::Open && slot.messages.is_flowing();
+        let is_lost = !is_back || now >= slot.stored_at + self.take_back_wait(slot);
+        let is_unwritten = slot.claim_goal == Some(ClaimGoal::TakeBack) && slot.claim_put == Claim::default();
+        if !leaves
+            && !is_lost
+            && is_unwritten
+            && let Some(slot) = self.slots.get_mut(&stream)
+        {
+            slot.claim_goal = None;
+        }
+    }
+
     pub(super) fn poll_claim(&mut self, now: Duration, stream: StreamId) {
+        self.keep_mail_of_holder_that_is_back(now, stream);
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         if slot.claim_goal.is_none() || now < slot.claim_at {
             return;
@@ -68,6 +90,7 @@ impl Owner {
     /// Takes an answer about a claim.
     pub(crate) fn claim_answered(&mut self, now: Duration, token: Token, reply: CoordinationReply) {
         let Purpose::OwnerClaim(stream) = token.purpose else { return };
+        self.keep_mail_of_holder_that_is_back(now, stream);
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         let Some(goal) = slot.claim_goal.filter(|_| slot.claim_attempt == token.attempt) else { return };
         match reply {
@@ -77,6 +100,11 @@ impl Owner {
                     Some(kv) => Claim::read(&kv.value),
                     None => Some(Claim::default()),
                 };
+                if goal == ClaimGoal::TakeBack
+                    && !slot.may_take_back(now, self.settings.append_timeout + self.settings.tail_interval)
+                {
+                    return;
+                }
                 if let Some(claim) = claim {
                     slot.claim = claim.clone();
                     self.change_claim(now, stream, goal, claim, revision);
@@ -247,5 +275,16 @@ impl Owner {
                 self.needs_copy.insert(*id);
             }
         }
+    }
+}
+
+impl Slot {
+    /// True this time after the first answer of the store: a holder that came back with it has been asked, too.
+    fn may_take_back(&mut self, now: Duration, after: Duration) -> bool {
+        let at = *self.take_back_at.get_or_insert(now + after);
+        if now < at {
+            self.claim_at = at;
+        }
+        now >= at
     }
 }

@@ -48,9 +48,11 @@ impl Owner {
         let is_urgent = self.is_departing || self.departing.contains(&slot.stream.holder);
         match slot.phase {
             // Its adopter has it.
-            Phase::Foreign(_) => self.settings.reshadow_after,
+            Phase::Foreign(_) => self.settings.adopter_wait_max,
             _ if is_urgent => self.settings.append_timeout * TAKE_BACK_TIMEOUTS,
-            _ => self.settings.reshadow_after,
+            // Only the stream has results of the time before this start that the local log lost.
+            Phase::Unread | Phase::Scanning { .. } => self.settings.unread_wait_max,
+            _ => self.settings.take_back_after,
         }
     }
 

@@ -231,7 +231,7 @@ impl Owner {
         foreign.looks_at_tail = false;
         slot.scan_at = now + self.settings.heartbeat;
         let lost_since = foreign.tail_read(now, sequence, is_readable);
-        if lost_since.is_some_and(|since| now >= since + self.settings.reshadow_after) {
+        if lost_since.is_some_and(|since| now >= since + self.settings.adopter_wait_max) {
             self.damaged(now, stream, format!("block {sequence} of {stream}, the last one, is lost"));
         }
     }
@@ -266,7 +266,7 @@ impl Owner {
             return slot.hand_over();
         }
         if slot.is_of_other_life && slot.held == Epoch(0) && !self.former.is_over() {
-            slot.reopen_at = Some(now + self.settings.reshadow_after);
+            slot.reopen_at = Some(now + self.settings.adopter_wait_max);
             return;
         }
         self.reopen(now, stream);

@@ -211,6 +211,8 @@ pub(super) struct Slot {
     pub(super) claim: Claim,
     /// The claim that was sent last.
     pub(super) claim_put: Claim,
+    /// When mail may be taken back by the claim, once the store has answered.
+    pub(super) take_back_at: Option<Duration>,
     /// Its holder has left the cluster and has no copy of it: nothing is written or asked until it joins again.
     pub(super) is_dormant: bool,
     pub(super) is_hostage_reported: bool,
@@ -305,6 +307,7 @@ impl Slot {
             claim_at: now,
             claim: Claim::default(),
             claim_put: Claim::default(),
+            take_back_at: None,
             is_dormant: false,
             is_hostage_reported: false,
             had_blocks: false,

@@ -43,7 +43,7 @@ fn mail_that_is_given_up_is_adopted_at_once_while_another_holder_has_no_room() {
     }
 }
 
-/// The holder of the mail is gone. After a minute its owner takes the mail back, and another holder, to which it has
+/// The holder of the mail is gone. After 24 seconds its owner takes the mail back, and another holder, to which it has
 /// given an empty stream up, gets it.
 #[test]
 fn mail_that_is_taken_back_goes_to_a_holder_whose_stream_was_given_up() {
@@ -59,7 +59,7 @@ fn mail_that_is_taken_back_goes_to_a_holder_whose_stream_was_given_up() {
         if mail.is_empty() {
             continue;
         }
-        world.play_until(125).unwrap();
+        world.play_until(95).unwrap();
         assert!(world.machines[0].node.is_none(), "seed {seed}, {messages} messages: {:?}", world.status(0));
         assert_eq!(world.waiting(&mail, &[0]), [], "seed {seed}, {messages} messages");
         assert_eq!(possible_duplicates(&world, &mail), [], "seed {seed}");

@@ -17,7 +17,7 @@ fn taken_back(seed: u64, sabotage: Sabotage) -> Plan {
     (plan.nodes, plan.messages, plan.busy_s) = (3, 200, 30);
     // No record is written again for another reason.
     plan.compaction_octets_min = 4 << 20;
-    let restart_s = chance.between(93, 97);
+    let restart_s = chance.between(57, 61);
     let back_s = restart_s + chance.between(0, 3);
     plan.faults = vec![
         fault(5, 300, second, FaultKind::FullEngine),
@@ -44,6 +44,18 @@ fn mail_that_was_taken_back_gets_copies_that_count() {
     assert!(again.len() > 5 && again.is_subset(&copied), "{again:?}");
     assert_eq!(of(&world, 0).intersection(&copied).count(), 0);
     world.run().unwrap();
+}
+
+/// The store of claims was away with the holders, and is back with them.
+#[test]
+fn nothing_is_taken_back_from_holders_that_are_back() {
+    for seed in 1..=15 {
+        let mut plan = calm();
+        plan.faults = vec![fault(40, 21 + seed, 0, FaultKind::NoEngines)];
+        let mut world = World::new(seed, plan);
+        world.run().unwrap();
+        assert_eq!(world.history.taken_back, 0, "seed {seed}");
+    }
 }
 
 #[test]

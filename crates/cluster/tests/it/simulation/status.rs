@@ -18,7 +18,7 @@ fn mail_at_a_holder_that_is_gone_is_counted() {
     let before = world.status(1).unwrap();
     assert!(before.has_majority && before.is_member && before.at_gone_holders.is_empty(), "{before:?}");
     assert!(before.streams.iter().all(|stream| stream.state == StreamState::Open), "{before:?}");
-    world.play_until(66).unwrap();
+    world.play_until(62).unwrap();
     let states: Vec<_> = (1..5).map(|node| world.status(node).unwrap()).collect();
     let holds = |(holder, messages): &(NodeId, usize)| *holder == NodeId(1) && *messages > 0;
     assert!(states.iter().any(|status| status.at_gone_holders.iter().any(holds)), "{states:?}");
