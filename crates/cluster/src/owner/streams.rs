@@ -161,10 +161,7 @@ impl Owner {
             }
             (_, WriterEvent::Missing) => self.stream_missing(now, stream, lane),
             (Lane::Bodies, WriterEvent::TailRead(tail)) => {
-                let start = self.settings.start;
-                if let Some(slot) = self.slots.get_mut(&stream) {
-                    slot.bodies.fence(&tail, tail.epoch().next_at_start(start), false);
-                }
+                self.look_at_tail_of_bodies(now, stream, &tail);
             }
             (Lane::Bodies, WriterEvent::Opened { sequence }) => {
                 if let Some(slot) = self.slots.get_mut(&stream) {
@@ -186,9 +183,14 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         slot.had_blocks |= tail.sequence > 0;
         let own = (self.settings.node, self.settings.incarnation);
-        if slot.phase == Phase::Released && tail.sequence < slot.messages.last_sequence() {
-            let why = format!("{stream} ends at sequence {}, its owner gave it up behind that", tail.sequence);
+        let (ends_at, last) = (tail.sequence, slot.messages.last_sequence());
+        if slot.phase == Phase::Released && ends_at < last {
+            let why = format!("{stream} ends at sequence {ends_at}, its owner gave it up behind that");
             return self.damaged(now, stream, why);
+        }
+        // A stream that lost blocks gives out their sequences again: earlier trims and late appends hit new blocks.
+        if slot.phase == Phase::Abandoned && ends_at < last {
+            return self.damaged(now, stream, format!("{stream} ends at sequence {ends_at}, its owner stored {last}"));
         }
         if tail.sequence == 0 && slot.was_listed && slot.phase == Phase::Unread {
             let why = format!("{stream} is empty, it had blocks of an earlier start");
@@ -206,6 +208,17 @@ impl Owner {
             slot.foreign_tail = Some(tail);
             self.begin_foreign(now, stream);
         }
+    }
+
+    /// Opens the lane of bodies, if it has not lost blocks since this node gave its copies up.
+    fn look_at_tail_of_bodies(&mut self, now: Duration, stream: StreamId, tail: &StreamTail) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let (ends_at, last) = (tail.sequence, slot.bodies.last_sequence());
+        if matches!(slot.phase, Phase::Abandoned | Phase::Open) && ends_at < last {
+            let why = format!("the bodies of {stream} end at sequence {ends_at}, its owner stored {last}");
+            return self.damaged(now, stream, why);
+        }
+        slot.bodies.fence(tail, tail.epoch().next_at_start(self.settings.start), false);
     }
 
     fn opened(&mut self, now: Duration, stream: StreamId, sequence: u64) {
@@ -314,6 +327,11 @@ impl Owner {
         if let Some(slot) = self.slots.get_mut(&stream) {
             slot.claim_goal = Some(ClaimGoal::Replace);
             slot.claim_at = now;
+            if slot.phase == Phase::Abandoned {
+                // A fence of the other lane would open the stream before the claim is written.
+                slot.messages.close();
+                slot.bodies.close();
+            }
         }
     }
 

@@ -1,10 +1,11 @@
 //! Owners that take mail back from a holder that is gone for long, and die after it is back.
 
+use super::engine::LaneStore;
 use super::faults::{FaultKind, fault};
 use super::world::{Plan, World};
 use super::{calm, campaign, control};
 use crate::chance::Chance;
-use cluster::{NodeId, Sabotage, holders_of};
+use cluster::{Lane, NodeId, Sabotage, StreamState, holders_of};
 use std::collections::BTreeSet;
 
 /// The first node takes its mail back from its holder, and restarts before the holder is back. No other node has room
@@ -44,6 +45,32 @@ fn mail_that_was_taken_back_gets_copies_that_count() {
     assert!(again.len() > 5 && again.is_subset(&copied), "{again:?}");
     assert_eq!(of(&world, 0).intersection(&copied).count(), 0);
     world.run().unwrap();
+}
+
+/// A lane that lost its blocks gives out their sequences again: earlier trims of its owner would hit new blocks.
+#[test]
+fn a_stream_that_is_lost_after_its_mail_was_taken_back_is_not_used_again() {
+    let holder = holders_of(NodeId(1), (1..=5).map(NodeId))[0];
+    let engine = usize::from(holder.0) - 1;
+    for (seed, lane) in (1..=15).flat_map(|seed| [(seed, Lane::Messages), (seed, Lane::Bodies)]) {
+        let mut world = World::new(seed, calm());
+        let at_holder = |world: &World| {
+            let streams = world.status(0).unwrap().streams;
+            streams.into_iter().find(|one| one.stream.holder == holder).unwrap()
+        };
+        world.play_until(40).unwrap();
+        let before = at_holder(&world);
+        assert!(before.messages > 0, "{before:?}");
+        world.engines[engine].is_up = false;
+        world.play_until(70).unwrap();
+        assert_eq!(at_holder(&world).state, StreamState::TakenBack);
+        world.engines[engine].lanes.insert((before.stream, lane), LaneStore::default());
+        world.engines[engine].is_up = true;
+        world.play_until(90).unwrap();
+        let after = at_holder(&world);
+        assert_eq!((after.state, after.stream.generation), (StreamState::Open, 1), "seed {seed}, {lane:?}");
+        world.run().unwrap();
+    }
 }
 
 /// The store of claims was away with the holders, and is back with them.
