@@ -76,7 +76,7 @@ fn stands_still(pid: Pid) -> bool {
     threads.flatten().all(|thread| {
         // A thread that has ended meanwhile answers nothing. The state is behind the name, which is in parentheses.
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['T', 'Z']))
+        stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['T', 't', 'Z']))
     })
 }
 
