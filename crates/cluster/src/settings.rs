@@ -32,8 +32,8 @@ pub struct Settings {
     /// Time between questions for the tail of a stream that is out of reach.
     pub tail_interval: Duration,
     /// Time without a stored block after which the owner takes the mail of a stream back and copies it elsewhere.
-    /// Longer than `own_time`; the mail is not delivered in between. An engine that starts again within this time keeps
-    /// its copies; those that were taken back never count again.
+    /// The claim is written `append_timeout` and `tail_interval` later, unless the holder is back by then. Longer than
+    /// `own_time`; the mail is not delivered in between. Copies that were taken back never count again.
     pub take_back_after: Duration,
     /// The same for a stream that was not read since the start of the owner.
     pub unread_wait_max: Duration,

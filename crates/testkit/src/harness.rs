@@ -61,7 +61,7 @@ pub fn pause(time: Duration) {
     assert!(never.recv_timeout(time).is_err(), "nobody sends");
 }
 
-/// Sends a signal to a process. Behind SIGSTOP it waits until each thread stands still: one that runs on another
+/// Sends a signal to a process. After SIGSTOP it waits until each thread stands still, since a thread on another
 /// processor may still answer a request for a moment.
 #[track_caller]
 pub fn send_signal(pid: Pid, signal: Signal) {

@@ -37,7 +37,7 @@ impl Owner {
             let is_damaged = matches!(&slot.phase, Phase::Foreign(foreign) if foreign.is_damaged);
             slot.claim_goal = Some(if is_damaged { ClaimGoal::Replace } else { ClaimGoal::TakeBack });
             slot.claim_at = now;
-            // The answer to another goal is none to this one.
+            // An answer to the request of an earlier goal does not count for this one.
             slot.claim_attempt += 1;
             slot.take_back_at = (is_left || self.is_departing).then_some(now);
             slot.claim_put = Claim::default();
@@ -57,9 +57,9 @@ impl Owner {
         }
     }
 
-    /// Gives the claim up when the holder is back, unless it may be written already. The holder and the store of claims
-    /// may have been away together, or this node may have stood still.
-    fn keep_mail_of_holder_that_is_back(&mut self, now: Duration, stream: StreamId) {
+    /// Withdraws the goal to take mail back when the holder is back, unless the claim may be written already. The
+    /// holder and the store of claims may have been away together, or this node may have stood still.
+    fn withdraw_take_back(&mut self, now: Duration, stream: StreamId) {
         let leaves = self.departing.contains(&stream.holder);
         let Some(slot) = self.slots.get(&stream) else { return };
         let is_back = slot.phase == Phase::Open && slot.messages.is_flowing();
@@ -75,7 +75,7 @@ impl Owner {
     }
 
     pub(super) fn poll_claim(&mut self, now: Duration, stream: StreamId) {
-        self.keep_mail_of_holder_that_is_back(now, stream);
+        self.withdraw_take_back(now, stream);
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         if slot.claim_goal.is_none() || now < slot.claim_at {
             return;
@@ -90,7 +90,7 @@ impl Owner {
     /// Takes an answer about a claim.
     pub(crate) fn claim_answered(&mut self, now: Duration, token: Token, reply: CoordinationReply) {
         let Purpose::OwnerClaim(stream) = token.purpose else { return };
-        self.keep_mail_of_holder_that_is_back(now, stream);
+        self.withdraw_take_back(now, stream);
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         let Some(goal) = slot.claim_goal.filter(|_| slot.claim_attempt == token.attempt) else { return };
         match reply {
@@ -279,7 +279,8 @@ impl Owner {
 }
 
 impl Slot {
-    /// True this time after the first answer of the store: a holder that came back with it has been asked, too.
+    /// True when this time has passed since the first answer of the store of claims. By then the writer has asked a
+    /// holder that came back together with the store.
     fn may_take_back(&mut self, now: Duration, after: Duration) -> bool {
         let at = *self.take_back_at.get_or_insert(now + after);
         if now < at {

@@ -211,7 +211,7 @@ pub(super) struct Slot {
     pub(super) claim: Claim,
     /// The claim that was sent last.
     pub(super) claim_put: Claim,
-    /// When mail may be taken back by the claim, once the store has answered.
+    /// The time from which the claim may be written to take mail back; `None` before the store has answered.
     pub(super) take_back_at: Option<Duration>,
     /// Its holder has left the cluster and has no copy of it: nothing is written or asked until it joins again.
     pub(super) is_dormant: bool,
