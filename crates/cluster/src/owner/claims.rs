@@ -23,7 +23,7 @@ impl Owner {
         if slot.claim_goal.is_some_and(|goal| goal != ClaimGoal::Decide) {
             return;
         }
-        let is_lost = slot.is_away() && now >= slot.stored_at + self.take_back_wait(slot);
+        let is_lost = slot.is_away() && self.has_been_silent(now, slot);
         let is_left = may_move && slot.phase == Phase::Open && slot.live > 0 && now >= slot.claim_at;
         if !is_lost && !is_left {
             return;
@@ -35,15 +35,17 @@ impl Owner {
         let has_mail = |message: &Message| message.is_uncertain || message.copies.iter().any(is_here);
         if lacks_ends || self.messages.values().any(has_mail) {
             let is_damaged = matches!(&slot.phase, Phase::Foreign(foreign) if foreign.is_damaged);
-            slot.claim_goal = Some(if is_damaged { ClaimGoal::Replace } else { ClaimGoal::TakeBack });
-            slot.claim_at = now;
-            // An answer to the request of an earlier goal does not count for this one.
-            slot.claim_attempt += 1;
+            slot.want(now, if is_damaged { ClaimGoal::Replace } else { ClaimGoal::TakeBack });
             slot.take_back_at = (is_left || self.is_departing).then_some(now);
             slot.claim_put = Claim::default();
         } else {
             slot.stored_at = now;
         }
+    }
+
+    /// True when the holder has stored nothing for as long as its mail waits for it.
+    fn has_been_silent(&self, now: Duration, slot: &Slot) -> bool {
+        now >= slot.stored_at + self.take_back_wait(slot)
     }
 
     /// The claim of a stream has changed: an adopter may have recorded more, or have ended.
@@ -63,7 +65,7 @@ impl Owner {
         let leaves = self.departing.contains(&stream.holder);
         let Some(slot) = self.slots.get(&stream) else { return };
         let is_back = slot.phase == Phase::Open && slot.messages.is_flowing();
-        let is_lost = !is_back || now >= slot.stored_at + self.take_back_wait(slot);
+        let is_lost = !is_back || self.has_been_silent(now, slot);
         let is_unwritten = slot.claim_goal == Some(ClaimGoal::TakeBack) && slot.claim_put == Claim::default();
         if !leaves
             && !is_lost
@@ -138,6 +140,10 @@ impl Owner {
         match wanted {
             Ok(wanted) if wanted == claim => self.claim_written(now, stream, goal),
             Ok(wanted) => self.put_claim(now, stream, &wanted, revision),
+            // A fence that the claim tells of comes with the next answer of the stream, which can be read.
+            Err(_) if goal == ClaimGoal::Replace && slot.phase == Phase::Open && !slot.messages.has_ended() => {
+                slot.claim_at = now + self.settings.tail_interval;
+            }
             Err(_) if goal == ClaimGoal::Replace => {
                 // The stream is lost with the adopter's list of what it took: rather twice than never.
                 slot.is_forced = true;
@@ -189,13 +195,14 @@ impl Owner {
             let reports = may.map(|(id, _)| Action::Report(Report::AdoptionUnknown { id: *id }));
             self.actions.extend(reports);
         }
+        let is_replaced = goal == ClaimGoal::Replace || slot.bodies.has_ended();
         slot.clear();
         slot.phase = Phase::Abandoned;
         slot.foreign_tail = None;
         slot.stored_at = now;
         slot.messages.read_tail(now);
         slot.bodies.read_tail(now);
-        if goal == ClaimGoal::Replace {
+        if is_replaced {
             self.begin_next_generation(now, stream);
         }
         let messages = self.detach(stream, false);
@@ -279,6 +286,13 @@ impl Owner {
 }
 
 impl Slot {
+    /// Sets the change that the claim needs. Answers to requests of an earlier goal do not count for this one.
+    pub(super) const fn want(&mut self, now: Duration, goal: ClaimGoal) {
+        self.claim_goal = Some(goal);
+        self.claim_at = now;
+        self.claim_attempt += 1;
+    }
+
     /// True when this time has passed since the first answer of the store of claims. By then the writer has asked a
     /// holder that came back together with the store.
     fn may_take_back(&mut self, now: Duration, after: Duration) -> bool {

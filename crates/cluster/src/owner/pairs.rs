@@ -269,10 +269,7 @@ impl Owner {
         }
         match decision {
             Some(_) => self.uneven.ready.insert(id),
-            None if slot.claim_goal.is_none() => {
-                slot.claim_goal = Some(ClaimGoal::Decide);
-                slot.claim_at = now;
-            }
+            None if slot.claim_goal.is_none() => slot.want(now, ClaimGoal::Decide),
             None => {}
         }
         false

@@ -3,6 +3,7 @@
 use super::slot::{ClaimGoal, Foreign, Found, Phase};
 use super::{CopyPlace, Gate, Owner};
 use crate::action::{Action, Purpose, Report};
+use crate::claim::Claim;
 use crate::identity::{Epoch, Lane, StreamId};
 use crate::record::{Adopted, Completion, Outcome, Record, StoredBody};
 use crate::replica_log::{LogOperation, LogReply};
@@ -16,6 +17,8 @@ impl Owner {
     pub(super) fn begin_foreign(&mut self, now: Duration, stream: StreamId) {
         if let Some(slot) = self.slots.get_mut(&stream) {
             slot.phase = Phase::Foreign(Foreign::new());
+            // The list of the adopter can be read. Behind that, a stream that lost its bodies is replaced.
+            slot.claim_goal = slot.claim_goal.filter(|goal| *goal != ClaimGoal::Replace);
             slot.scan_at = now;
             slot.scan_asked = None;
         }
@@ -47,7 +50,7 @@ impl Owner {
         let LogReply::Scanned { blocks, is_end } = reply else {
             slot.scan_at = now + self.settings.tail_interval;
             if reply == LogReply::NoStream && matches!(slot.phase, Phase::Foreign(_)) {
-                self.damaged(now, stream, format!("the engine has no {stream} any more"));
+                self.damaged(now, stream, Lane::Messages, format!("the engine has no {stream} any more"));
             }
             return;
         };
@@ -109,8 +112,14 @@ impl Owner {
         let found = std::mem::take(&mut slot.found);
         slot.phase = Phase::Open;
         slot.stored_at = now;
-        slot.claim_goal = Some(ClaimGoal::Reopen);
-        slot.claim_at = now;
+        let goal = match slot.claim_goal {
+            _ if slot.bodies.has_ended() => ClaimGoal::Replace,
+            Some(goal @ ClaimGoal::Replace) => goal,
+            // The store may have the claim already, or have it later: it is written again, for the present fence.
+            Some(goal @ ClaimGoal::TakeBack) if slot.claim_put != Claim::default() => goal,
+            _ => ClaimGoal::Reopen,
+        };
+        slot.want(now, goal);
         let mut lost = Vec::new();
         for found in found.into_values() {
             lost.extend(self.join_found(now, stream, found));
@@ -194,7 +203,8 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         let Phase::Foreign(foreign) = &mut slot.phase else { return };
         if foreign.scan_ended(is_end, blocks.is_empty()) {
-            return self.damaged(now, stream, format!("{stream} has lost the blocks of its adopter"));
+            let why = format!("{stream} has lost the blocks of its adopter");
+            return self.damaged(now, stream, Lane::Messages, why);
         }
         let before = foreign.next;
         for (sequence, octets) in blocks {
@@ -211,7 +221,8 @@ impl Owner {
             return;
         }
         if foreign.is_damaged {
-            return self.damaged(now, stream, format!("{stream} has lost records of its adoption"));
+            let why = format!("{stream} has lost records of its adoption");
+            return self.damaged(now, stream, Lane::Messages, why);
         }
         let messages = std::mem::take(&mut foreign.taken);
         slot.is_of_other_life = !foreign.has_own;
@@ -232,7 +243,8 @@ impl Owner {
         slot.scan_at = now + self.settings.heartbeat;
         let lost_since = foreign.tail_read(now, sequence, is_readable);
         if lost_since.is_some_and(|since| now >= since + self.settings.adopter_wait_max) {
-            self.damaged(now, stream, format!("block {sequence} of {stream}, the last one, is lost"));
+            let why = format!("block {sequence} of {stream}, the last one, is lost");
+            self.damaged(now, stream, Lane::Messages, why);
         }
     }
 

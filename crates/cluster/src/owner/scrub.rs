@@ -59,7 +59,7 @@ impl Owner {
             slot.scrub.turn();
         }
         if let Some(why) = found {
-            self.damaged(now, stream, why);
+            self.damaged(now, stream, lane, why);
         }
     }
 }

@@ -171,9 +171,9 @@ impl Owner {
             (Lane::Bodies, WriterEvent::Stored { sequence, octets, records }) => {
                 self.pieces_stored(now, stream, (sequence, octets), &records);
             }
-            (_, WriterEvent::Damaged { why }) => self.damaged(now, stream, why),
+            (_, WriterEvent::Damaged { why }) => self.damaged(now, stream, lane, why),
             (Lane::Bodies, WriterEvent::Fenced { epoch, by }) => {
-                self.damaged(now, stream, format!("{by} fenced the bodies of {stream} in epoch {}", epoch.0));
+                self.damaged(now, stream, lane, format!("{by} fenced the bodies of {stream} in epoch {}", epoch.0));
             }
         }
     }
@@ -186,15 +186,16 @@ impl Owner {
         let (ends_at, last) = (tail.sequence, slot.messages.last_sequence());
         if slot.phase == Phase::Released && ends_at < last {
             let why = format!("{stream} ends at sequence {ends_at}, its owner gave it up behind that");
-            return self.damaged(now, stream, why);
+            return self.damaged(now, stream, Lane::Messages, why);
         }
         // A stream that lost blocks gives out their sequences again: earlier trims and late appends hit new blocks.
         if slot.phase == Phase::Abandoned && ends_at < last {
-            return self.damaged(now, stream, format!("{stream} ends at sequence {ends_at}, its owner stored {last}"));
+            let why = format!("{stream} ends at sequence {ends_at}, its owner stored {last}");
+            return self.damaged(now, stream, Lane::Messages, why);
         }
         if tail.sequence == 0 && slot.was_listed && slot.phase == Phase::Unread {
             let why = format!("{stream} is empty, it had blocks of an earlier start");
-            return self.damaged(now, stream, why);
+            return self.damaged(now, stream, Lane::Messages, why);
         }
         let is_own = tail
             .block
@@ -216,7 +217,7 @@ impl Owner {
         let (ends_at, last) = (tail.sequence, slot.bodies.last_sequence());
         if matches!(slot.phase, Phase::Abandoned | Phase::Open) && ends_at < last {
             let why = format!("the bodies of {stream} end at sequence {ends_at}, its owner stored {last}");
-            return self.damaged(now, stream, why);
+            return self.damaged(now, stream, Lane::Bodies, why);
         }
         slot.bodies.fence(tail, tail.epoch().next_at_start(self.settings.start), false);
     }
@@ -233,6 +234,9 @@ impl Owner {
             slot.index.block_stored(sequence, 0);
             slot.phase = Phase::Open;
             slot.claim_goal = None;
+            if slot.bodies.has_ended() {
+                slot.want(now, ClaimGoal::Replace);
+            }
         } else {
             slot.found.clear();
             slot.phase = Phase::Scanning { next: 1, fence: sequence };
@@ -308,7 +312,7 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         let was_used = slot.was_listed && slot.phase == Phase::Unread && lane == Lane::Messages;
         if slot.had_blocks || was_used {
-            self.damaged(now, stream, format!("the engine has no {stream} any more"));
+            self.damaged(now, stream, lane, format!("the engine has no {} any more", stream.name(lane)));
             return;
         }
         // Asked again when no answer comes.
@@ -318,15 +322,28 @@ impl Owner {
         self.ask(Purpose::OwnerCreate(stream), 0, stream, Lane::Bodies, LogOperation::Create);
     }
 
-    pub(super) fn damaged(&mut self, now: Duration, stream: StreamId, why: String) {
-        if self.slots.get(&stream).is_none_or(|slot| slot.claim_goal == Some(ClaimGoal::Replace)) {
+    /// Begins to put the next generation in the place of a stream of which a lane lost blocks.
+    ///
+    /// The lane of messages is read to its end first where it can be: it has results that the local log may have lost,
+    /// and the lists of adopters. The writer of bodies, which has ended, is the order to replace the stream then.
+    pub(super) fn damaged(&mut self, now: Duration, stream: StreamId, lane: Lane, why: String) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        if slot.claim_goal == Some(ClaimGoal::Replace) {
             return;
         }
+        if lane == Lane::Bodies {
+            slot.bodies.end();
+        }
+        let is_read = match slot.phase {
+            Phase::Unread | Phase::Scanning { .. } | Phase::Foreign(_) | Phase::Forgetting => false,
+            Phase::Open | Phase::Abandoned | Phase::Released | Phase::HandedOver => true,
+        };
         self.report(Report::CopiesLost { stream, why });
         self.leave_stalled(now, stream, false);
-        if let Some(slot) = self.slots.get_mut(&stream) {
-            slot.claim_goal = Some(ClaimGoal::Replace);
-            slot.claim_at = now;
+        if let Some(slot) = self.slots.get_mut(&stream)
+            && (is_read || lane == Lane::Messages)
+        {
+            slot.want(now, ClaimGoal::Replace);
             if slot.phase == Phase::Abandoned {
                 // A fence of the other lane would open the stream before the claim is written.
                 slot.messages.close();
@@ -339,8 +356,8 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         // Until the claim says that the stream is the owner's again, the records of an adoption in front prove that the
         // part in the claim is over.
-        let is_claimed = slot.claim_goal == Some(ClaimGoal::Reopen);
-        if slot.phase != Phase::Open || now < slot.trim_at || is_claimed {
+        let is_unclaimed = slot.claim_goal.is_some_and(|goal| goal != ClaimGoal::Decide);
+        if slot.phase != Phase::Open || now < slot.trim_at || is_unclaimed {
             return;
         }
         slot.drop_dead_front();

@@ -18,6 +18,7 @@ mod firsts;
 mod handed_back;
 mod lanes;
 mod local_log;
+mod lost_bodies;
 mod lost_end;
 mod moved;
 mod network;

@@ -1,0 +1,78 @@
+//! Streams whose lane of bodies is damaged or lost while their owner cannot replace them at once: it reads them, or
+//! another node has adopted them. Each is replaced behind that, so that it takes large mail again.
+
+use super::calm;
+use super::engine::LaneStore;
+use super::faults::{FaultKind, fault};
+use super::world::{Plan, World};
+use cluster::{Lane, NodeId, StreamId, StreamState, StreamStatus, holders_of};
+
+fn holder() -> NodeId {
+    holders_of(NodeId(1), (1..=5).map(NodeId))[0]
+}
+
+fn engine() -> usize {
+    usize::from(holder().0) - 1
+}
+
+fn at_holder(world: &World) -> StreamStatus {
+    let streams = world.status(0).unwrap().streams;
+    streams.into_iter().find(|one| one.stream.holder == holder()).unwrap()
+}
+
+#[track_caller]
+fn is_replaced(world: &World, stream: StreamId, seed: u64) {
+    let after = at_holder(world);
+    let next = StreamId { generation: stream.generation + 1, ..stream };
+    assert_eq!((after.state, after.stream), (StreamState::Open, next), "seed {seed}");
+}
+
+/// The last block of the lane changes before the owner reads the stream at its start, without the store of claims.
+#[test]
+fn bodies_that_are_damaged_while_the_stream_is_read_are_replaced() {
+    for seed in 1..=15 {
+        let faults = vec![fault(40, 4, 0, FaultKind::Crash), fault(41, 15, 0, FaultKind::CutStore)];
+        let mut world = World::new(seed, Plan { faults, ..calm() });
+        world.play_until(39).unwrap();
+        let stream = at_holder(&world).stream;
+        world.play_until(42).unwrap();
+        let lane = world.engines[engine()].lanes.get_mut(&(stream, Lane::Bodies)).unwrap();
+        let (last, mut octets) = (lane.last, lane.blocks[&lane.last].to_vec());
+        octets[60] ^= 1;
+        lane.blocks.insert(last, octets.into());
+        world.damaged.insert((stream, Lane::Bodies, last));
+        world.play_until(75).unwrap();
+        is_replaced(&world, stream, seed);
+        world.run().unwrap();
+    }
+}
+
+/// The lane is lost after the owner took its mail back. The owner cannot reach the store of claims, stands still, and
+/// its stream is adopted before it could be replaced.
+#[test]
+fn bodies_that_are_lost_before_an_adoption_are_replaced_behind_it() {
+    let mut adoptions = 0;
+    for seed in 1..=60 {
+        let mut plan = calm();
+        plan.faults = vec![
+            fault(71, 60, 0, FaultKind::CutStore),
+            fault(72, 4, engine(), FaultKind::SlowEngine),
+            fault(80, 45, 0, FaultKind::Pause),
+        ];
+        let mut world = World::new(seed, plan);
+        world.play_until(40).unwrap();
+        let stream = at_holder(&world).stream;
+        world.engines[engine()].is_up = false;
+        world.play_until(70).unwrap();
+        assert_eq!(at_holder(&world).state, StreamState::TakenBack, "seed {seed}");
+        world.play_until(73).unwrap();
+        world.engines[engine()].lanes.insert((stream, Lane::Bodies), LaneStore::default());
+        world.engines[engine()].is_up = true;
+        world.play_until(79).unwrap();
+        adoptions += usize::from(at_holder(&world).state == StreamState::Open);
+        world.play_until(170).unwrap();
+        is_replaced(&world, stream, seed);
+        world.run().unwrap();
+    }
+    assert!(adoptions > 2, "{adoptions} streams were open when their owner stood still");
+}
