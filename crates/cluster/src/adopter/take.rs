@@ -9,6 +9,7 @@ use crate::replica_log::LogOperation;
 use crate::status::HostageReason;
 use bytes::Bytes;
 use mail::QueueId;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl Adopter {
@@ -99,11 +100,17 @@ impl Adopter {
             Ok(block) => block,
             Err(error) => return self.pass_over(sequence, error.to_string()),
         };
+        let is_wanted = |accepted: &Accepted| self.part.messages.get(&accepted.id) == Some(&sequence);
+        // A message that its owner wrote twice has two records here. The body of the first one may be trimmed.
+        let mut last = BTreeMap::new();
         for record in block.records {
-            let Record::Accept(accepted) = record else { continue };
-            if self.part.messages.get(&accepted.id) != Some(&sequence) {
-                continue;
+            if let Record::Accept(accepted) = record
+                && is_wanted(&accepted)
+            {
+                last.insert(accepted.id, accepted);
             }
+        }
+        for accepted in last.into_values() {
             match accepted.body {
                 StoredBody::Whole(_) => self.take_message(accepted),
                 StoredBody::Pieces(list) => self.large.push_back((accepted, list)),
@@ -198,5 +205,59 @@ impl Adopter {
             self.ask(Purpose::AdopterTrim(stream), 0, Lane::Messages, LogOperation::Trim { upto });
         }
         self.watch(now, self.settings.heartbeat);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::content::Part;
+    use super::*;
+    use crate::block::BlockHeader;
+    use crate::identity::{ClusterId, Epoch, Incarnation, NodeId, StreamId};
+    use crate::record::PieceList;
+    use crate::settings::Settings;
+
+    fn large(id: QueueId, body: u64) -> Record {
+        let list = PieceList { body, pieces: 1, octets: 9, crc: 0, sequences: (body, body) };
+        Record::Accept(Accepted {
+            id,
+            hops: 0,
+            may_be_duplicate: false,
+            queued_at_us: 1,
+            expires_at_us: 2,
+            recipients: 1,
+            finished: Vec::new(),
+            twin: None,
+            envelope: Bytes::new(),
+            body: StoredBody::Pieces(list),
+        })
+    }
+
+    /// The first of its two bodies is passed over as incomplete once it is trimmed, and its part would lack the message.
+    #[test]
+    fn a_message_that_is_twice_in_a_block_is_taken_by_its_last_record() {
+        let settings = Settings::new(ClusterId([7; 16]), NodeId(2), Incarnation(1), 1);
+        let stream = StreamId { owner: NodeId(1), holder: NodeId(2), generation: 0 };
+        let id = QueueId::MIN;
+        let records = [large(id, 3), large(id, 8)];
+        let header = BlockHeader {
+            version: 1,
+            cluster: settings.cluster,
+            stream,
+            lane: Lane::Messages,
+            writer: NodeId(1),
+            incarnation: Incarnation(5),
+            epoch: Epoch(1),
+            number: 1,
+            local: (0, 0),
+            previous_crc: 0,
+            records: 2,
+        };
+        let (octets, _) = header.write(&records);
+        let mut adopter = Adopter::new(Duration::ZERO, &settings, stream);
+        adopter.content.read(&settings, stream, 1, &octets).unwrap();
+        adopter.part = Part { upto: 1, is_last: true, messages: BTreeMap::from([(id, 1)]) };
+        adopter.take_block(1, &octets);
+        assert_eq!(adopter.large.iter().map(|(_, list)| list.body).collect::<Vec<_>>(), [8]);
     }
 }
