@@ -115,6 +115,8 @@ pub(crate) struct Adopter {
     firsts_since: Duration,
     part: Part,
     waiting: BTreeSet<QueueId>,
+    /// Messages of the present part that went to the own log, safe there or not yet.
+    given: BTreeSet<QueueId>,
     large: VecDeque<(Accepted, PieceList)>,
     fetch: Option<Fetch>,
     taken: usize,
@@ -187,6 +189,7 @@ impl Adopter {
             firsts_since: now,
             part: Part::default(),
             waiting: BTreeSet::new(),
+            given: BTreeSet::new(),
             large: VecDeque::new(),
             fetch: None,
             taken: 0,

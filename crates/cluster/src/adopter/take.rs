@@ -1,6 +1,6 @@
 //! Taking a part over: its messages are read, stored in the own log and copied, and then recorded in the stream.
 
-use super::{Adopter, Step};
+use super::{Adopter, Step, TAKING_MAX};
 use crate::action::{Action, Purpose, Report};
 use crate::block::BlockError;
 use crate::identity::Lane;
@@ -46,13 +46,19 @@ impl Adopter {
             Step::Taking { .. } if self.fetch.is_some() => self.pieces_read(blocks, is_end),
             Step::Taking { next, fence } => {
                 let mut after = next;
+                let mut is_whole = true;
                 for (sequence, octets) in blocks {
+                    // The rest is asked for again.
+                    if self.waiting.len() >= TAKING_MAX {
+                        is_whole = false;
+                        break;
+                    }
                     after = after.max(sequence + 1);
                     if sequence <= self.part.upto {
                         self.take_block(sequence, &octets);
                     }
                 }
-                if is_end {
+                if is_end && is_whole {
                     after = after.max(fence + 1);
                 }
                 self.step = Step::Taking { next: after, fence };
@@ -129,6 +135,7 @@ impl Adopter {
         if accepted.may_be_duplicate {
             self.outbox.push_back(Action::Report(Report::PossibleDuplicate { id }));
         }
+        self.given.insert(id);
         self.waiting.insert(id);
         self.adopted.push(accepted);
     }
@@ -157,7 +164,6 @@ impl Adopter {
             self.take_message(Accepted { body: StoredBody::Whole(body), ..fetch.accepted });
         } else {
             let (id, sequence) = (fetch.accepted.id, fetch.list.sequences.0);
-            self.part.messages.remove(&id);
             self.pass_over(sequence, format!("the body of {id} is incomplete"));
         }
     }
@@ -171,6 +177,12 @@ impl Adopter {
         }
         if self.fetch.is_some() || !self.large.is_empty() {
             return;
+        }
+        // Mail of a block that can be read no more, or is gone since the part was chosen, waits for its owner.
+        let given = std::mem::take(&mut self.given);
+        if self.part.messages.keys().any(|id| !given.contains(id)) {
+            self.note_missing_blocks("the engine lost some of the copies; they go on when their owner is back");
+            self.part.messages.retain(|id, _| given.contains(id));
         }
         let hops = |id: &QueueId| self.content.get(*id).map_or(0, |live| live.hops);
         let adopted = Adopted {
@@ -233,13 +245,9 @@ mod tests {
         })
     }
 
-    /// The first of its two bodies is passed over as incomplete once it is trimmed, and its part would lack the message.
-    #[test]
-    fn a_message_that_is_twice_in_a_block_is_taken_by_its_last_record() {
-        let settings = Settings::new(ClusterId([7; 16]), NodeId(2), Incarnation(1), 1);
+    /// A block of node 1 with these records, and an adopter that has read it and takes its message.
+    fn taking(settings: &Settings, id: QueueId, records: &[Record]) -> (Adopter, Bytes) {
         let stream = StreamId { owner: NodeId(1), holder: NodeId(2), generation: 0 };
-        let id = QueueId::MIN;
-        let records = [large(id, 3), large(id, 8)];
         let header = BlockHeader {
             version: 1,
             cluster: settings.cluster,
@@ -251,13 +259,41 @@ mod tests {
             number: 1,
             local: (0, 0),
             previous_crc: 0,
-            records: 2,
+            records: u32::try_from(records.len()).unwrap(),
         };
-        let (octets, _) = header.write(&records);
-        let mut adopter = Adopter::new(Duration::ZERO, &settings, stream);
-        adopter.content.read(&settings, stream, 1, &octets).unwrap();
+        let (octets, _) = header.write(records);
+        let mut adopter = Adopter::new(Duration::ZERO, settings, stream);
+        adopter.content.read(settings, stream, 1, &octets).unwrap();
         adopter.part = Part { upto: 1, is_last: true, messages: BTreeMap::from([(id, 1)]) };
+        adopter.step = Step::Taking { next: 1, fence: 2 };
+        (adopter, octets)
+    }
+
+    fn settings() -> Settings {
+        Settings::new(ClusterId([7; 16]), NodeId(2), Incarnation(1), 1)
+    }
+
+    /// The first of its two bodies is passed over once it is trimmed, and its part would lack the message.
+    #[test]
+    fn a_message_that_is_twice_in_a_block_is_taken_by_its_last_record() {
+        let id = QueueId::MIN;
+        let (mut adopter, octets) = taking(&settings(), id, &[large(id, 3), large(id, 8)]);
         adopter.take_block(1, &octets);
         assert_eq!(adopter.large.iter().map(|(_, list)| list.body).collect::<Vec<_>>(), [8]);
+    }
+
+    /// Its owner drops what the record of the adoption lists.
+    #[test]
+    fn a_message_whose_block_is_lost_after_the_part_was_chosen_is_not_recorded_as_taken() {
+        let id = QueueId::MIN;
+        for lost in [vec![(1, Bytes::from_static(b"rotten"))], Vec::new()] {
+            let (mut adopter, _) = taking(&settings(), id, &[large(id, 3)]);
+            adopter.scanned(Duration::ZERO, lost, true);
+            adopter.end_part(2);
+            let recorded = adopter.writer.take_unsent();
+            let [Record::Adopted(adopted)] = recorded.as_slice() else { panic!("{recorded:?}") };
+            assert_eq!(adopted.taken, []);
+            assert!(adopter.lacks_blocks, "the status names what waits for its owner");
+        }
     }
 }

@@ -43,6 +43,7 @@ impl Adopter {
         self.step = Step::Watching;
         self.content = StreamContent::default();
         self.waiting.clear();
+        self.given.clear();
         self.large.clear();
         self.fetch = None;
         drop(self.writer.take_unsent());
