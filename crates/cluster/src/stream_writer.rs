@@ -198,12 +198,6 @@ impl StreamWriter {
         self.state = State::Closed;
     }
 
-    /// Ends the writer of a lane that has lost blocks; see [`StreamWriter::has_ended`].
-    pub(crate) fn end(&mut self) {
-        self.close();
-        self.state = State::Ended;
-    }
-
     /// Sets the version of the blocks to come.
     pub(crate) const fn set_version(&mut self, version: u16) {
         self.settings.version = version;

@@ -31,6 +31,8 @@ pub(super) struct BodyIndex {
     live_octets: u64,
     /// The sequence of the own fence; the sizes of blocks before it are not known.
     fence: u64,
+    /// The last sequence of all bodies that were entered.
+    last: u64,
     /// A compaction moves the bodies that begin up to here.
     compact_upto: u64,
 }
@@ -39,6 +41,16 @@ impl BodyIndex {
     /// Notes the own fence of the lane.
     pub(super) const fn opened(&mut self, sequence: u64) {
         self.fence = sequence;
+    }
+
+    /// The sequence of the own fence; 0 before it is stored.
+    pub(super) const fn opened_at(&self) -> u64 {
+        self.fence
+    }
+
+    /// The last sequence with a piece of a body that was entered, live or not; 0 for none.
+    pub(super) const fn last(&self) -> u64 {
+        self.last
     }
 
     /// Notes a block with pieces.
@@ -50,6 +62,7 @@ impl BodyIndex {
     /// Enters a body whose pieces are all stored; the record that refers to it may still be on its way.
     pub(super) fn insert(&mut self, id: QueueId, list: &PieceList) {
         let body = Body { first: list.sequences.0, number: list.body, octets: list.octets, is_stored: false };
+        self.last = self.last.max(list.sequences.1);
         self.places.insert((body.first, body.number), id);
         self.of.entry(id).or_default().push(body);
         self.live_octets += body.octets;

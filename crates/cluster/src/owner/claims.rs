@@ -23,6 +23,12 @@ impl Owner {
         if slot.claim_goal.is_some_and(|goal| goal != ClaimGoal::Decide) {
             return;
         }
+        if slot.is_damaged && slot.phase == Phase::Open {
+            if let Some(slot) = self.slots.get_mut(&stream) {
+                slot.want(now, ClaimGoal::Replace);
+            }
+            return;
+        }
         let is_lost = slot.is_away() && self.has_been_silent(now, slot);
         let is_left = may_move && slot.phase == Phase::Open && slot.live > 0 && now >= slot.claim_at;
         if !is_lost && !is_left {
@@ -140,11 +146,7 @@ impl Owner {
         match wanted {
             Ok(wanted) if wanted == claim => self.claim_written(now, stream, goal),
             Ok(wanted) => self.put_claim(now, stream, &wanted, revision),
-            // A fence that the claim tells of comes with the next answer of the stream, which can be read.
-            Err(_) if goal == ClaimGoal::Replace && slot.phase == Phase::Open && !slot.messages.has_ended() => {
-                slot.claim_at = now + self.settings.tail_interval;
-            }
-            Err(_) if goal == ClaimGoal::Replace => {
+            Err(_) if goal == ClaimGoal::Replace && !slot.awaits_fence(now) => {
                 // The stream is lost with the adopter's list of what it took: rather twice than never.
                 slot.is_forced = true;
                 let epoch = claim.epoch;
@@ -183,6 +185,7 @@ impl Owner {
     fn claim_written(&mut self, now: Duration, stream: StreamId, goal: ClaimGoal) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         slot.claim_goal = None;
+        slot.awaits_reopen &= goal == ClaimGoal::Decide;
         if matches!(goal, ClaimGoal::Reopen | ClaimGoal::Decide) {
             if !self.settings.sabotage.keeps_moved {
                 self.drop_moved(stream);
@@ -195,7 +198,7 @@ impl Owner {
             let reports = may.map(|(id, _)| Action::Report(Report::AdoptionUnknown { id: *id }));
             self.actions.extend(reports);
         }
-        let is_replaced = goal == ClaimGoal::Replace || slot.bodies.has_ended();
+        let is_replaced = goal == ClaimGoal::Replace || slot.is_damaged;
         slot.clear();
         slot.phase = Phase::Abandoned;
         slot.foreign_tail = None;
@@ -291,6 +294,16 @@ impl Slot {
         self.claim_goal = Some(goal);
         self.claim_at = now;
         self.claim_attempt += 1;
+        self.is_forced = false;
+        self.superseded_at = None;
+    }
+
+    /// True while the lane of messages may show the fence of the adopter that the claim names. The engine has lost that
+    /// fence if it stores a block of this node instead.
+    fn awaits_fence(&mut self, now: Duration) -> bool {
+        let since = *self.superseded_at.get_or_insert(now);
+        let is_stored_since = self.messages.proven_at().is_some_and(|at| at > since);
+        self.phase == Phase::Open && !self.messages.has_ended() && !is_stored_since
     }
 
     /// True when this time has passed since the first answer of the store of claims. By then the writer has asked a

@@ -105,7 +105,7 @@ impl Owner {
     pub(super) fn place(&mut self, now: Duration, accepted: &Accepted) -> usize {
         let wanted = self.settings.copies.saturating_sub(1);
         let is_large = body_of(accepted).is_some_and(|body| body.len() > self.settings.inline_body_max);
-        let takes = |slot: &Slot| slot.takes_copies(now, &self.settings) && (!is_large || slot.bodies.is_flowing());
+        let takes = |slot: &Slot| slot.takes_copies(now, &self.settings) && (!is_large || slot.takes_pieces());
         let slots = || self.holders.iter().filter_map(|holder| self.slot_of(*holder)).filter(|slot| takes(slot));
         let slots = idle_first(slots, &self.settings).take(wanted);
         let targets: Vec<(StreamId, Epoch)> = slots.map(|slot| (slot.stream, slot.messages.epoch())).collect();

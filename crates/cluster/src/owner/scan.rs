@@ -17,7 +17,7 @@ impl Owner {
     pub(super) fn begin_foreign(&mut self, now: Duration, stream: StreamId) {
         if let Some(slot) = self.slots.get_mut(&stream) {
             slot.phase = Phase::Foreign(Foreign::new());
-            // The list of the adopter can be read. Behind that, a stream that lost its bodies is replaced.
+            // The list of the adopter can be read. Behind that, a stream that lost blocks is replaced.
             slot.claim_goal = slot.claim_goal.filter(|goal| *goal != ClaimGoal::Replace);
             slot.scan_at = now;
             slot.scan_asked = None;
@@ -90,7 +90,7 @@ impl Owner {
         for record in block.records {
             match record {
                 Record::Accept(accepted) => {
-                    let found = Found { sequence, epoch: block.header.epoch, accepted, completions: Vec::new() };
+                    let found = Found::new(sequence, block.header.epoch, accepted);
                     slot.found.insert(found.accepted.id, found);
                 }
                 Record::Done(list) => {
@@ -113,18 +113,19 @@ impl Owner {
         slot.phase = Phase::Open;
         slot.stored_at = now;
         let goal = match slot.claim_goal {
-            _ if slot.bodies.has_ended() => ClaimGoal::Replace,
-            Some(goal @ ClaimGoal::Replace) => goal,
+            _ if slot.is_damaged => ClaimGoal::Replace,
             // The store may have the claim already, or have it later: it is written again, for the present fence.
             Some(goal @ ClaimGoal::TakeBack) if slot.claim_put != Claim::default() => goal,
             _ => ClaimGoal::Reopen,
         };
         slot.want(now, goal);
+        slot.awaits_reopen = true;
         let mut lost = Vec::new();
         for found in found.into_values() {
             lost.extend(self.join_found(now, stream, found));
         }
         self.detach_unfound(stream);
+        self.look_at_earlier_bodies(now, stream);
         for completion in &lost {
             self.completed(now, *completion);
         }
@@ -135,9 +136,8 @@ impl Owner {
 
     /// Joins a copy with its message; returns the completions that the local log has lost.
     fn join_found(&mut self, now: Duration, stream: StreamId, found: Found) -> Vec<Completion> {
-        let Found { sequence, epoch, accepted, completions } = found;
+        let Found { sequence, epoch, accepted, octets, completions } = found;
         let id = accepted.id;
-        let octets = Record::Accept(accepted.clone()).octets();
         let twin = accepted.twin.map(|twin| twin.stream);
         // The other copy counts until its stream was read.
         let twin = twin.filter(|twin| self.slots.get(twin).is_some_and(|slot| !slot.is_resolved()));
@@ -291,8 +291,7 @@ impl Owner {
         let starts = Epoch::before_start(self.settings.start);
         // The starts of an earlier disk were more: an epoch behind theirs would not tell the start it is of.
         let has_earlier_starts = slot.is_of_other_life && slot.held == Epoch(0) && epoch > starts;
-        // The lane of bodies lost blocks while another node had the stream.
-        if has_earlier_starts || slot.bodies.has_ended() {
+        if has_earlier_starts || slot.is_damaged {
             self.begin_next_generation(now, stream);
             return;
         }

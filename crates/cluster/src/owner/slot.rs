@@ -6,10 +6,11 @@ use super::record_index::RecordIndex;
 use crate::block::Block;
 use crate::claim::Claim;
 use crate::identity::{Epoch, Incarnation, Lane, NodeId, StreamId};
-use crate::record::{Accepted, Completion, Record};
+use crate::record::{Accepted, Completion, Record, StoredBody};
 use crate::settings::Settings;
 use crate::status::{StreamState, StreamStatus};
 use crate::stream_writer::{StreamTail, StreamWriter, WriterSettings};
+use bytes::Bytes;
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -176,8 +177,9 @@ pub(super) struct Slot {
     pub(super) bodies: StreamWriter,
     /// The tail behind which the next fence goes, while the phase is `Forgetting`.
     pub(super) foreign_tail: Option<StreamTail>,
-    /// Octets that the holder stores in a second; `None` until a large block was stored.
-    pace: Option<u64>,
+    /// Octets before compression that the holder stores in a second, of messages and of bodies; `None` until it stored
+    /// a large block.
+    pace: (Option<u64>, Option<u64>),
     pub(super) index: RecordIndex,
     pub(super) body_index: BodyIndex,
     pub(super) uploads: BTreeMap<QueueId, Upload>,
@@ -226,6 +228,12 @@ pub(super) struct Slot {
     pub(super) reopen_at: Option<Duration>,
     /// The last claim was written over an adopter's, since the stream with its records is lost.
     pub(super) is_forced: bool,
+    /// A lane lost blocks: the next generation takes the place of the stream as soon as it may.
+    pub(super) is_damaged: bool,
+    /// Since when the claim names an adopter whose fence was not seen, while this node wants to replace the stream.
+    pub(super) superseded_at: Option<Duration>,
+    /// The stream was read, and the claim does not say yet that it is the owner's again.
+    pub(super) awaits_reopen: bool,
     /// A compaction moves the messages up to here.
     pub(super) compact_upto: u64,
     /// Messages that it has read and not yet stored again.
@@ -254,8 +262,24 @@ pub(super) enum ClaimGoal {
 pub(super) struct Found {
     pub(super) sequence: u64,
     pub(super) epoch: Epoch,
+    /// Without envelope and body: a stream may hold more than memory does.
     pub(super) accepted: Accepted,
+    /// Octets of the record.
+    pub(super) octets: usize,
     pub(super) completions: Vec<Completion>,
+}
+
+impl Found {
+    pub(super) fn new(sequence: u64, epoch: Epoch, accepted: Accepted) -> Self {
+        let record = Record::Accept(accepted);
+        let octets = record.octets();
+        let Record::Accept(mut accepted) = record else { unreachable!("it was made above") };
+        accepted.envelope = Bytes::new();
+        if let StoredBody::Whole(body) = &mut accepted.body {
+            *body = Bytes::new();
+        }
+        Self { sequence, epoch, accepted, octets, completions: Vec::new() }
+    }
 }
 
 impl Slot {
@@ -293,7 +317,7 @@ impl Slot {
             live: 0,
             stored_at: now,
             agreed_at: now,
-            pace: None,
+            pace: (None, None),
             is_stalled: false,
             stalled_until: now,
             scan_asked: None,
@@ -315,6 +339,9 @@ impl Slot {
             is_read: false,
             reopen_at: None,
             is_forced: false,
+            is_damaged: false,
+            superseded_at: None,
+            awaits_reopen: false,
             compact_upto: 0,
             compacting: BTreeSet::new(),
             held: Epoch(0),
@@ -368,13 +395,19 @@ impl Slot {
         self.phase == Phase::Open
             && self.messages.is_flowing()
             && now >= self.stalled_until
-            && self.messages.waiting_octets() < self.waiting_max(settings)
+            && self.messages.waiting_octets() < self.waiting_max(settings, Lane::Messages)
     }
 
     /// True when the body of a large message may begin. Small mail does not wait for pieces: its lane has blocks of its
     /// own in flight.
     pub(super) fn takes_large(&self, now: Duration, settings: &Settings) -> bool {
-        self.takes_mail(now, settings) && self.bodies.is_flowing() && self.waiting_octets() < self.waiting_max(settings)
+        let has_room = self.waiting_octets() < self.waiting_max(settings, Lane::Bodies);
+        self.takes_mail(now, settings) && self.takes_pieces() && has_room
+    }
+
+    /// True when pieces of bodies that are in the local log may be written to it.
+    pub(super) const fn takes_pieces(&self) -> bool {
+        self.bodies.is_flowing() && !self.is_damaged
     }
 
     /// Octets that wait in both lanes.
@@ -388,8 +421,12 @@ impl Slot {
     }
 
     /// Octets that may wait: a client waits for no longer than for a block without an answer.
-    fn waiting_max(&self, settings: &Settings) -> usize {
-        let Some(pace) = self.pace else { return settings.waiting_octets_max };
+    fn waiting_max(&self, settings: &Settings, lane: Lane) -> usize {
+        let pace = match lane {
+            Lane::Messages => self.pace.0.or(self.pace.1),
+            Lane::Bodies => self.pace.1.or(self.pace.0),
+        };
+        let Some(pace) = pace else { return settings.waiting_octets_max };
         let in_time = usize::try_from(pace * settings.append_timeout.as_secs()).unwrap_or(usize::MAX);
         in_time.clamp(settings.waiting_octets_min, settings.waiting_octets_max)
     }
@@ -401,7 +438,8 @@ impl Slot {
         let Some(sent_at) = writer.proven_at().filter(|_| octets >= PACE_OCTETS_MIN) else { return };
         let micros = u64::try_from(now.saturating_sub(sent_at).as_micros()).unwrap_or(u64::MAX).max(1);
         let found = (octets as u64).saturating_mul(1_000_000) / micros;
-        self.pace = Some(self.pace.map_or(found, |before| (3 * before + found) / 4));
+        let pace = if lane == Lane::Messages { &mut self.pace.0 } else { &mut self.pace.1 };
+        *pace = Some(pace.map_or(found, |before| (3 * before + found) / 4));
     }
 
     /// Notes the time while the holder has all that the local log has.

@@ -39,7 +39,7 @@ impl Owner {
         if slot.phase == Phase::Open && slot.messages.is_flowing() {
             slot.flush_done(now, &self.settings, self.is_releasing);
             let may_release = self.is_releasing && is_settled && slot.uploads.is_empty();
-            let may_release = may_release && !slot.messages.is_given_up();
+            let may_release = may_release && !slot.messages.is_given_up() && !slot.is_damaged;
             if may_release && slot.done.is_empty() && slot.messages.is_drained() {
                 slot.messages.push(Record::Release, 0);
             }
@@ -167,6 +167,7 @@ impl Owner {
                 if let Some(slot) = self.slots.get_mut(&stream) {
                     slot.body_index.opened(sequence);
                 }
+                self.look_at_earlier_bodies(now, stream);
             }
             (Lane::Bodies, WriterEvent::Stored { sequence, octets, records }) => {
                 self.pieces_stored(now, stream, (sequence, octets), &records);
@@ -215,7 +216,7 @@ impl Owner {
     fn look_at_tail_of_bodies(&mut self, now: Duration, stream: StreamId, tail: &StreamTail) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         let (ends_at, last) = (tail.sequence, slot.bodies.last_sequence());
-        if matches!(slot.phase, Phase::Abandoned | Phase::Open) && ends_at < last {
+        if ends_at < last {
             let why = format!("the bodies of {stream} end at sequence {ends_at}, its owner stored {last}");
             return self.damaged(now, stream, Lane::Bodies, why);
         }
@@ -234,9 +235,6 @@ impl Owner {
             slot.index.block_stored(sequence, 0);
             slot.phase = Phase::Open;
             slot.claim_goal = None;
-            if slot.bodies.has_ended() {
-                slot.want(now, ClaimGoal::Replace);
-            }
         } else {
             slot.found.clear();
             slot.phase = Phase::Scanning { next: 1, fence: sequence };
@@ -310,8 +308,12 @@ impl Owner {
 
     fn stream_missing(&mut self, now: Duration, stream: StreamId, lane: Lane) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        let was_used = slot.was_listed && slot.phase == Phase::Unread && lane == Lane::Messages;
-        if slot.had_blocks || was_used {
+        let was_used = match lane {
+            Lane::Messages => slot.had_blocks || slot.was_listed && slot.phase == Phase::Unread,
+            // Those of earlier starts are missed when the stream was read.
+            Lane::Bodies => slot.bodies.last_sequence() > 0,
+        };
+        if was_used {
             self.damaged(now, stream, lane, format!("the engine has no {} any more", stream.name(lane)));
             return;
         }
@@ -322,18 +324,26 @@ impl Owner {
         self.ask(Purpose::OwnerCreate(stream), 0, stream, Lane::Bodies, LogOperation::Create);
     }
 
+    /// Looks whether the lane of bodies begins behind all pieces that records of earlier starts refer to.
+    pub(super) fn look_at_earlier_bodies(&mut self, now: Duration, stream: StreamId) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let (opened_at, last) = (slot.body_index.opened_at(), slot.body_index.last());
+        if opened_at > 0 && last >= opened_at {
+            let why = format!("the bodies of {stream} end before sequence {opened_at}, records refer to {last}");
+            self.damaged(now, stream, Lane::Bodies, why);
+        }
+    }
+
     /// Begins to put the next generation in the place of a stream of which a lane lost blocks.
     ///
     /// The lane of messages is read to its end first where it can be: it has results that the local log may have lost,
-    /// and the lists of adopters. The writer of bodies, which has ended, is the order to replace the stream then.
+    /// and the lists of adopters.
     pub(super) fn damaged(&mut self, now: Duration, stream: StreamId, lane: Lane, why: String) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         if slot.claim_goal == Some(ClaimGoal::Replace) {
             return;
         }
-        if lane == Lane::Bodies {
-            slot.bodies.end();
-        }
+        slot.is_damaged = true;
         let is_read = match slot.phase {
             Phase::Unread | Phase::Scanning { .. } | Phase::Foreign(_) | Phase::Forgetting => false,
             Phase::Open | Phase::Abandoned | Phase::Released | Phase::HandedOver => true,
@@ -356,8 +366,7 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         // Until the claim says that the stream is the owner's again, the records of an adoption in front prove that the
         // part in the claim is over.
-        let is_unclaimed = slot.claim_goal.is_some_and(|goal| goal != ClaimGoal::Decide);
-        if slot.phase != Phase::Open || now < slot.trim_at || is_unclaimed {
+        if slot.phase != Phase::Open || now < slot.trim_at || slot.awaits_reopen {
             return;
         }
         slot.drop_dead_front();

@@ -125,22 +125,29 @@ impl World {
         if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
     }
 
-    /// Messages of a machine whose loss with its disk is not the cluster's fault: no copy of them is known.
+    /// Messages of a machine whose loss with its disk is not the cluster's fault: no copy of them is known, or the only
+    /// one counts no more, since the machine is taking its mail back to copy it elsewhere.
     pub(super) fn excuse_unreplicated(&mut self, node: usize) {
-        let adoptable = self.adoptable(node);
+        let (adoptable, moved) = self.adoptable(node);
         let machine = &self.machines[node];
         let Some(process) = &machine.node else { return };
         for (id, entry) in &machine.log.entries {
-            if entry.state == State::Live && process.copies(*id) == 0 && !adoptable.contains(id) {
+            let counting = process.copies(*id).saturating_sub(usize::from(moved.contains(id)));
+            if entry.state == State::Live && counting == 0 && !adoptable.contains(id) {
                 self.history.excused.insert(*id);
             }
         }
     }
 
-    /// Messages with a single copy that adopters take, whether its owner knows of it or not.
-    fn adoptable(&mut self, node: usize) -> BTreeSet<QueueId> {
+    /// Messages with a single copy that adopters take, whether its owner knows of it or not; and those with one that
+    /// they pass over, since the claim says that its owner has them back, and the owner does not know it yet.
+    fn adoptable(&mut self, node: usize) -> (BTreeSet<QueueId>, BTreeSet<QueueId>) {
         let owner = NodeId(node as u16 + 1);
-        let mut adoptable = BTreeSet::new();
+        let (mut adoptable, mut moved) = (BTreeSet::new(), BTreeSet::new());
+        let streams = self.status(node).map(|status| status.streams).unwrap_or_default();
+        let is_away = |stream: &StreamId| {
+            streams.iter().any(|one| one.stream == *stream && one.state == cluster::StreamState::Stalled)
+        };
         for ((stream, lane), store) in self.engines.iter().flat_map(|engine| &engine.lanes) {
             if stream.owner != owner || *lane != Lane::Messages {
                 continue;
@@ -155,14 +162,23 @@ impl World {
                 let is_moved = claim.is_moved(block.header.incarnation, block.header.epoch);
                 for record in block.records {
                     match record {
-                        Record::Accept(one) => drop(live.insert(one.id, (*sequence, !is_moved && one.twin.is_none()))),
+                        Record::Accept(one) if one.twin.is_none() => {
+                            live.insert(one.id, (*sequence, is_moved));
+                        }
+                        Record::Accept(one) => drop(live.remove(&one.id)),
                         Record::Adopted(adopted) => live.retain(|_, (sequence, _)| *sequence > adopted.upto),
                         _ => {}
                     }
                 }
             }
-            adoptable.extend(live.into_iter().filter(|(_, (_, is_taken))| *is_taken).map(|(id, _)| id));
+            for (id, (_, is_moved)) in live {
+                if !is_moved {
+                    adoptable.insert(id);
+                } else if is_away(stream) {
+                    moved.insert(id);
+                }
+            }
         }
-        adoptable
+        (adoptable, moved)
     }
 }

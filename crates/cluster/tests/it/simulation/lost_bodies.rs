@@ -47,6 +47,29 @@ fn bodies_that_are_damaged_while_the_stream_is_read_are_replaced() {
     }
 }
 
+/// The engine has an empty lane, or none, when the owner starts again. Its records refer to bodies of before.
+#[test]
+fn bodies_that_are_lost_while_their_owner_is_down_are_missed() {
+    for is_gone in [false, true] {
+        let mut replaced = 0;
+        for seed in 1..=15 {
+            let mut world = World::new(seed, Plan { faults: vec![fault(40, 4, 0, FaultKind::Crash)], ..calm() });
+            world.play_until(39).unwrap();
+            let stream = at_holder(&world).stream;
+            world.play_until(42).unwrap();
+            if is_gone {
+                world.engines[engine()].lanes.remove(&(stream, Lane::Bodies));
+            } else {
+                world.engines[engine()].lanes.insert((stream, Lane::Bodies), LaneStore::default());
+            }
+            world.play_until(75).unwrap();
+            replaced += usize::from(at_holder(&world).stream.generation > 0);
+            world.run().unwrap();
+        }
+        assert!(replaced > 3, "{replaced} of 15 streams had live bodies and were replaced");
+    }
+}
+
 /// The lane is lost after the owner took its mail back. The owner cannot reach the store of claims, stands still, and
 /// its stream is adopted before it could be replaced.
 #[test]
