@@ -77,6 +77,9 @@ pub(crate) struct StormArguments {
     from: String,
     #[arg(long, help = RCPT_HELP, default_value = "user{n}@storm.example", value_name = "ADDRESS")]
     rcpt: String,
+    /// Give each message a text of its own; otherwise all share one, as those of a storm do
+    #[arg(long)]
+    own_text: bool,
     /// Number from which sizes and texts are made
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -159,6 +162,7 @@ fn plan(arguments: &StormArguments) -> Result<Plan, Failure> {
         chunking: arguments.chunking,
         from: arguments.from.clone(),
         rcpt: arguments.rcpt.clone(),
+        own_text: arguments.own_text,
         seed: arguments.seed,
         run: arguments.run.clone().unwrap_or_else(|| std::process::id().to_string()),
         sources: arguments.sources,

@@ -1,6 +1,7 @@
 //! The messages of a storm: each its own, of an exact size, made again from the seed, and checkable where it arrives.
 //!
-//! A message is a header, a first line that no other message has, and filler that all share. `X-Mailrace-Storm:
+//! A message is a header, a first line that no other message has, and filler, which all share or which is its own.
+//! `X-Mailrace-Storm:
 //! RUN/SEQ/CRC` carries the CRC-32C of everything after the empty line, so a receiver needs no list of the sent
 //! messages. No line begins with a dot and all end in CRLF: a message has the same size on the wire and in the store
 //! (RFC 5321 §4.5.2), by DATA as by BDAT.
@@ -13,6 +14,8 @@ use super::{Plan, Sizes};
 const LINE: usize = 64;
 /// Octets of filler at hand; longer bodies repeat it. A multiple of `LINE`.
 const FILLER: usize = 64 << 10;
+/// Octets of filler from which messages take texts of their own. A multiple of `LINE`.
+const OWN_FILLER: usize = 16 << 20;
 /// Digits of the number of a message, so that all headers have one length.
 const SEQ_DIGITS: usize = 12;
 /// Stands before filler that would end between CR and LF.
@@ -28,6 +31,7 @@ pub(super) struct Letters {
     head: String,
     run: String,
     filler: Vec<u8>,
+    own_text: bool,
     sizes: Sizes,
     seed: u64,
 }
@@ -49,7 +53,9 @@ impl Letters {
              Content-Type: text/plain; charset=us-ascii\r\n",
             plan.from
         );
-        Self { head, run: plan.run.clone(), filler: filler(plan.seed), sizes: plan.sizes, seed: plan.seed }
+        let filler = filler(plan.seed, if plan.own_text { OWN_FILLER } else { FILLER });
+        let own_text = plan.own_text;
+        Self { head, run: plan.run.clone(), filler, own_text, sizes: plan.sizes, seed: plan.seed }
     }
 
     /// The message with this number. Its size depends on seed and number alone.
@@ -74,7 +80,7 @@ impl Letters {
         let mut crc = crc32c::crc32c(line.as_bytes());
         let mut left = filler;
         while left > 0 {
-            let piece = self.filler(left);
+            let piece = self.filler(letter.seq, left);
             crc = crc32c::crc32c_append(crc, piece);
             left -= piece.len();
         }
@@ -85,9 +91,13 @@ impl Letters {
         filler
     }
 
-    /// The next piece when `left` octets of filler are to come; not empty unless `left` is 0.
-    pub(super) fn filler(&self, left: usize) -> &[u8] {
-        self.filler.get(..left.min(FILLER)).unwrap_or_default()
+    /// The next piece of a message when `left` octets of its filler are to come; not empty unless `left` is 0.
+    pub(super) fn filler(&self, seq: u64, left: usize) -> &[u8] {
+        let octets = left.min(FILLER);
+        let places = if self.own_text { (OWN_FILLER - FILLER) / LINE } else { 1 };
+        let place = mix(seq ^ (left as u64) << 32) % places as u64;
+        let from = usize::try_from(place).unwrap_or(0) * LINE;
+        self.filler.get(from..from + octets).unwrap_or_default()
     }
 
     fn head_len(&self) -> usize {
@@ -119,11 +129,11 @@ pub(super) fn recipient(pattern: &str, n: u32, seq: u64) -> String {
 }
 
 /// Lines of letters, which compress about as badly as text does.
-fn filler(seed: u64) -> Vec<u8> {
+fn filler(seed: u64, octets: usize) -> Vec<u8> {
     const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789";
-    let mut filler = Vec::with_capacity(FILLER);
+    let mut filler = Vec::with_capacity(octets);
     let mut state = mix(seed);
-    while filler.len() < FILLER {
+    while filler.len() < octets {
         for at in 0..LINE - CRLF.len() {
             state = mix(state);
             let letter = LETTERS.get((state % 64) as usize & 63).copied().unwrap_or(b'a');
@@ -157,7 +167,7 @@ mod tests {
         let mut all = Vec::new();
         let mut left = letters.begin(letter, &mut all);
         while left > 0 {
-            let piece = letters.filler(left);
+            let piece = letters.filler(letter.seq, left);
             all.extend_from_slice(piece);
             left -= piece.len();
         }
@@ -201,6 +211,17 @@ mod tests {
         assert_ne!(make(1), make(2));
         let sizes: Vec<usize> = make(1).iter().map(Vec::len).collect();
         assert!(sizes.iter().any(|size| *size > 25_000) && sizes.iter().any(|size| *size < 25_000), "{sizes:?}");
+    }
+
+    #[test]
+    fn messages_share_their_text_or_have_their_own() {
+        let lines = |own_text, seq| {
+            let letters = Letters::new(&Plan { own_text, ..plan(90_000, 90_000) });
+            let text = String::from_utf8(whole(&letters, letters.letter(seq))).unwrap();
+            text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+        };
+        let common = |own_text| lines(own_text, 1).intersection(&lines(own_text, 2)).count();
+        assert!(common(false) > 500 && common(true) < 10, "{} and {}", common(false), common(true));
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub struct Plan {
     /// Recipients by name, instead of `recipients` and `rcpt`: messages take these lists in turns, the first message
     /// the first. Empty: the pattern counts.
     pub lists: Arc<[Vec<String>]>,
+    /// Each message has a text of its own; otherwise all share one, as those of a storm do.
+    pub own_text: bool,
     /// Decides sizes and texts.
     pub seed: u64,
     /// Name of the run in every message.
@@ -153,6 +155,7 @@ impl Plan {
             from: "storm@storm.example".to_owned(),
             rcpt: "user{n}@storm.example".to_owned(),
             lists: Arc::new([]),
+            own_text: false,
             seed: 1,
             run: "1".to_owned(),
             sources: 0,

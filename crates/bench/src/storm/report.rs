@@ -230,6 +230,7 @@ fn way(plan: &Plan) -> String {
         (plan.pipelining, "pipelining"),
         (plan.chunking, "BDAT"),
         (plan.split_dot, "the dot by itself"),
+        (plan.own_text, "texts of their own"),
     ];
     words.extend(flags.iter().filter(|(on, _)| *on).map(|(_, word)| (*word).to_owned()));
     if let Some(rate) = plan.rate {

@@ -304,7 +304,7 @@ impl Session {
         }
         let mut left = shared.letters.begin(letter, out);
         while left > 0 {
-            let piece = shared.letters.filler(left);
+            let piece = shared.letters.filler(letter.seq, left);
             left -= piece.len();
             out.extend_from_slice(piece);
             if out.len() >= FLIGHT {
