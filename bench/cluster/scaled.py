@@ -99,6 +99,8 @@ class Cluster:
             self.start_balancer()
         if not until(self.is_whole, 120, 0.3):
             raise RuntimeError(f"{self.count} nodes do not come up: {self.outputs()}")
+        if self.engines and not until(self.writes_newest, 60, 0.5):
+            raise RuntimeError(f"copies are not written in the newest format: {self.outputs()}")
 
     def make_files(self, number):
         place, address = self.work / f"n{number}", address_of(number)
@@ -160,6 +162,11 @@ class Cluster:
                     found.append(f"node {number}: {status['unreplicated']} messages have no copy")
         return found
 
+    def writes_newest(self):
+        """Whether copies have the newest format, which new nodes write when they have seen each other for a while."""
+        states = [self.control(number, "cluster", "status", "--json") for number in self.nodes()]
+        return all(one.get("block_version") == one.get("block_version_newest") for one in states)
+
     def is_whole(self):
         return not self.shortcomings()
 
@@ -203,6 +210,7 @@ class Cluster:
             words += ["--run", f"{self.storms}-{number}", "--pipelining"]
             words += ["--rate", rate] if rate else []
             words += ["--new-connection"] if self.through else []
+            words += ["--own-text"] if self.options.own_text else []
             name = f"storm-{self.storms}-{number}"
             waiting.append((name, self.launch(name, words, cores="load")))
         reports = []

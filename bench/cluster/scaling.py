@@ -57,6 +57,7 @@ def options():
     parser.add_argument("--rate", type=int, default=20, help="messages/s of a node for the wait of a 250 [20]")
     parser.add_argument("--wait-seconds", type=int, default=5, help="of that measurement; 0: none [5]")
     parser.add_argument("--ready", type=int, default=384, help="MiB of free segments of each node [384]")
+    parser.add_argument("--own-text", action="store_true", help="messages share no text [those of a storm do]")
     parser.add_argument("--through", choices=["haproxy"])
     parser.add_argument("--generator", help="the mailrace whose storm is used [PROGRAM]")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="where spools and stores are [the system's]")

@@ -4,17 +4,20 @@
 //! before it, so that a reader notices a block that is missing or foreign. All versions keep the places of magic,
 //! version and checksum: a later version is believed only of a block that is sound. Blocks hold at most
 //! [`BLOCK_BYTES_MAX`] octets; records that are larger by themselves go into blocks of their own, up to
-//! [`BLOCK_BYTES_LIMIT`].
+//! [`BLOCK_BYTES_LIMIT`]. From version 2 on the records may be compressed; all these sizes are those without that.
 //!
 //! [`Chain`] checks a sequence of blocks, as recovery and adoption read them.
 
+use crate::compression::{Compressor, decompress};
 use crate::identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
-use crate::record::{Cursor, Record};
+use crate::record::{Cursor, RECORD_HEAD, Record};
 use bytes::{Bytes, BytesMut};
 use std::fmt;
 
 /// The highest format version that this program reads and writes.
-pub const BLOCK_VERSION: u16 = 1;
+pub const BLOCK_VERSION: u16 = 2;
+/// The first version with compressed records.
+const COMPRESSED_VERSION: u16 = 2;
 
 /// A range of format versions that a program reads. It can write each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,12 @@ pub const BLOCK_BYTES_LIMIT: usize = 1 << 20;
 pub const BLOCK_HEADER: usize = 88;
 
 const MAGIC: &[u8; 4] = b"MRCB";
+/// The offset of the octet that says how the records are encoded, 0 in version 1.
+const ENCODING_AT: usize = 7;
+/// Records as they are.
+const PLAIN: u8 = 0;
+/// Records compressed by LZ4.
+const LZ4: u8 = 1;
 /// The offset of the checksum, in all versions.
 const CRC_AT: usize = BLOCK_HEADER - 4;
 
@@ -95,6 +104,8 @@ pub struct Block {
     pub header: BlockHeader,
     /// Its checksum, which the next block repeats.
     pub crc: u32,
+    /// Its octets with records that are not compressed.
+    pub plain_octets: usize,
     /// Its content.
     pub records: Vec<Record>,
 }
@@ -176,17 +187,38 @@ impl fmt::Display for BlockError {
 
 impl std::error::Error for BlockError {}
 
+/// A block as it goes out.
+pub(crate) struct WrittenBlock {
+    pub(crate) octets: Bytes,
+    pub(crate) crc: u32,
+    /// Its octets with records that are not compressed.
+    pub(crate) plain_octets: usize,
+}
+
 impl BlockHeader {
     /// Writes a block with these records. `records` of the header is set from them.
     ///
     /// Returns the octets and their checksum.
     #[must_use]
     pub fn write(&self, records: &[Record]) -> (Bytes, u32) {
-        self.write_into(BytesMut::new(), records)
+        let written = self.write_into(BytesMut::new(), records, &mut Compressor::new(usize::MAX));
+        (written.octets, written.crc)
     }
 
-    /// Writes the block into a buffer whose content is not used any more; see [`BlockHeader::write`].
-    pub(crate) fn write_into(&self, mut out: BytesMut, records: &[Record]) -> (Bytes, u32) {
+    /// As [`BlockHeader::write`], with records that are compressed if they shrink to half, in versions that know that.
+    #[must_use]
+    pub fn write_compressed(&self, records: &[Record]) -> (Bytes, u32) {
+        let written = self.write_into(BytesMut::new(), records, &mut Compressor::new(0));
+        (written.octets, written.crc)
+    }
+
+    /// Writes the block into a buffer whose content is not used any more; see [`BlockHeader::write_compressed`].
+    pub(crate) fn write_into(
+        &self,
+        mut out: BytesMut,
+        records: &[Record],
+        compressor: &mut Compressor,
+    ) -> WrittenBlock {
         out.clear();
         let octets = BLOCK_HEADER + records.iter().map(Record::octets).sum::<usize>();
         if out.capacity() < octets {
@@ -195,7 +227,7 @@ impl BlockHeader {
         }
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&self.version.to_le_bytes());
-        out.extend_from_slice(&[u8::from(self.lane == Lane::Bodies), 0]);
+        out.extend_from_slice(&[u8::from(self.lane == Lane::Bodies), PLAIN]);
         out.extend_from_slice(&self.cluster.0);
         for node in [self.stream.owner, self.stream.holder, self.writer] {
             out.extend_from_slice(&node.0.to_le_bytes());
@@ -210,17 +242,33 @@ impl BlockHeader {
         out.extend_from_slice(&[0; 4]);
         debug_assert_eq!(out.len(), BLOCK_HEADER);
         records.iter().for_each(|record| record.write(&mut out));
+        let plain_octets = out.len();
+        let plain = out.get(BLOCK_HEADER..).filter(|_| self.version >= COMPRESSED_VERSION);
+        if let Some(compressed) = plain.and_then(|plain| compressor.compress(plain)) {
+            out.truncate(BLOCK_HEADER);
+            out.extend_from_slice(compressed);
+            if let Some(encoding) = out.get_mut(ENCODING_AT) {
+                *encoding = LZ4;
+            }
+        }
         let crc = checksum(&out);
         if let Some(field) = out.get_mut(CRC_AT..BLOCK_HEADER) {
             field.copy_from_slice(&crc.to_le_bytes());
         }
-        (out.freeze(), crc)
+        WrittenBlock { octets: out.freeze(), crc, plain_octets }
     }
 
-    fn read(version: u16, from: &mut Cursor) -> Option<Self> {
-        let lane = match from.octets()? {
-            [0, 0] => Lane::Messages,
-            [1, 0] => Lane::Bodies,
+    /// Reads the header; the second value says whether the records are compressed.
+    fn read(version: u16, from: &mut Cursor) -> Option<(Self, bool)> {
+        let [lane, encoding] = from.octets()?;
+        let lane = match lane {
+            0 => Lane::Messages,
+            1 => Lane::Bodies,
+            _ => return None,
+        };
+        let is_compressed = match encoding {
+            PLAIN => false,
+            LZ4 if version >= COMPRESSED_VERSION => true,
             _ => return None,
         };
         let cluster = ClusterId(from.octets()?);
@@ -232,7 +280,9 @@ impl BlockHeader {
         let (incarnation, epoch, number) = (Incarnation(from.u64()?), Epoch(from.u64()?), from.u64()?);
         let local = (from.u64()?, from.u64()?);
         let (previous_crc, records) = (from.u32()?, from.u32()?);
-        Some(Self { version, cluster, stream, lane, writer, incarnation, epoch, number, local, previous_crc, records })
+        let header =
+            Self { version, cluster, stream, lane, writer, incarnation, epoch, number, local, previous_crc, records };
+        Some((header, is_compressed))
     }
 }
 
@@ -271,19 +321,23 @@ impl Block {
             return Err(BlockError::NewerVersion { version, reads });
         }
         let header = BlockHeader::read(version, &mut from).filter(|_| version >= reads.oldest);
-        let header = header.ok_or_else(|| corrupt("header"))?;
+        let (header, is_compressed) = header.ok_or_else(|| corrupt("header"))?;
         from.u32().ok_or_else(|| corrupt("header"))?;
         if header.cluster != ours {
             return Err(BlockError::OtherCluster { found: header.cluster, ours });
         }
-        let mut records = Vec::with_capacity((header.records as usize).min(from.len()));
+        if is_compressed {
+            from = Cursor(decompress(&from.0, BLOCK_BYTES_LIMIT).map_err(corrupt)?);
+        }
+        let plain_octets = BLOCK_HEADER + from.len();
+        let mut records = Vec::with_capacity((header.records as usize).min(from.len() / RECORD_HEAD));
         while from.len() > 0 {
             records.push(Record::read(&mut from).ok_or_else(|| corrupt("record"))?);
         }
         if records.len() != header.records as usize {
             return Err(corrupt("number of records"));
         }
-        Ok(Self { header, crc, records })
+        Ok(Self { header, crc, plain_octets, records })
     }
 
     /// True for a block by which a node adopts the stream, also if that node is its owner.

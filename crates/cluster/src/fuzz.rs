@@ -6,8 +6,9 @@
 
 #![expect(clippy::missing_panics_doc, reason = "a body panics when a property does not hold")]
 
-use crate::block::{Block, BlockHeader};
+use crate::block::{BLOCK_BYTES_LIMIT, Block, BlockHeader};
 use crate::claim::Claim;
+use crate::compression::{Compressor, decompress};
 use crate::host_status::HostStatus;
 use crate::identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
 use crate::membership::{DepartureMark, NodeEntry};
@@ -18,8 +19,9 @@ use bytes::{Bytes, BytesMut};
 pub type Body = (&'static str, fn(&[u8]));
 
 /// All bodies.
-pub const BODIES: [Body; 5] = [
+pub const BODIES: [Body; 6] = [
     ("block", block),
+    ("compressed_records", compressed_records),
     ("records", records),
     ("claim", claim),
     ("node_entry", node_entry),
@@ -32,7 +34,8 @@ const CLUSTER: ClusterId = ClusterId(*b"fuzzing a stream");
 pub fn block(data: &[u8]) {
     let whole = Bytes::copy_from_slice(data);
     if let Ok(read) = Block::read(CLUSTER, &whole) {
-        assert_eq!(read.header.write(&read.records).0, whole, "a block has one spelling");
+        let is_compressed = data.get(7) != Some(&0);
+        assert!(is_compressed || read.header.write(&read.records).0 == whole, "a plain block has one spelling");
     }
     let (list, rest) = read_all(&whole);
     let number = |at: usize| data.get(at).copied().map_or(0, u64::from);
@@ -49,7 +52,7 @@ pub fn block(data: &[u8]) {
         previous_crc: 7,
         records: u32::try_from(list.len()).unwrap_or(0),
     };
-    let (octets, crc) = header.write(&list);
+    let (octets, crc) = if number(6) % 2 == 0 { header.write(&list) } else { header.write_compressed(&list) };
     let read = Block::read(CLUSTER, &octets).expect("a block as written is read");
     assert!(read.header == header && read.crc == crc && read.records == list);
     let mut damaged = octets.to_vec();
@@ -60,6 +63,27 @@ pub fn block(data: &[u8]) {
     }
     let damaged = Block::read(CLUSTER, &Bytes::from(damaged));
     assert!(damaged.is_err(), "a damaged block is noticed");
+}
+
+/// Compressed records as they are, and those that the input compresses to, with one bit inverted.
+pub fn compressed_records(data: &[u8]) {
+    if let Ok(records) = decompress(&Bytes::copy_from_slice(data), BLOCK_BYTES_LIMIT) {
+        assert!(records.len() <= BLOCK_BYTES_LIMIT && records.len() <= data.len().saturating_mul(255));
+    }
+    let alike = data.repeat(3);
+    let mut compressor = Compressor::new(0);
+    let Some(compressed) = compressor.compress(&alike).map(Bytes::copy_from_slice) else { return };
+    assert_eq!(decompress(&compressed, BLOCK_BYTES_LIMIT).as_deref(), Ok(alike.as_slice()));
+    let mut damaged = compressed.to_vec();
+    let bit = data.iter().fold(0_usize, |sum, octet| sum.wrapping_mul(31).wrapping_add((*octet).into()));
+    let at = bit / 8 % damaged.len();
+    if let Some(octet) = damaged.get_mut(at) {
+        *octet ^= 1 << (bit % 8);
+    }
+    // Some bits of LZ4 change nothing, as those of an offset within a run of one octet.
+    if let Ok(records) = decompress(&Bytes::from(damaged), BLOCK_BYTES_LIMIT) {
+        assert_eq!(records, alike, "damaged records are noticed");
+    }
 }
 
 /// Records one behind the other.
@@ -177,6 +201,7 @@ mod tests {
         let mut samples = vec![
             all.to_vec(),
             header.write(&records).0.to_vec(),
+            BlockHeader { records: 40, ..header }.write_compressed(&vec![Record::Release; 40]).0.to_vec(),
             entry.to_string().into_bytes(),
             mark.to_string().into_bytes(),
             claim.write().to_vec(),

@@ -10,7 +10,7 @@
 //! | File | What it holds |
 //! |---|---|
 //! | `identity` | cluster, nodes, streams, epochs |
-//! | `record`, `block` | the bytes of blocks and records, their reader and writer |
+//! | `record`, `block`, `compression` | the bytes of blocks and records, their reader and writer |
 //! | `replica_log`, `coordination` | the two seams to the engine |
 //! | `claim` | the key that decides between owner and adopter |
 //! | `stream_writer` | writes one lane of a stream with one block in flight |
@@ -35,6 +35,7 @@ mod action;
 mod adopter;
 mod block;
 mod claim;
+mod compression;
 mod coordination;
 mod departure;
 mod engine;

@@ -490,6 +490,8 @@ impl Node {
             node: self.settings.node,
             is_member: self.is_member(),
             has_majority,
+            block_version: self.settings.block_version,
+            block_version_newest: self.settings.block_versions.newest,
             counts: self.owner.counts(now),
             adopted_waiting: self.owner.adopted_waiting(),
             at_gone_holders: at_gone_holders.into_iter().collect(),

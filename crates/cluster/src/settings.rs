@@ -62,9 +62,12 @@ pub struct Settings {
     pub inline_body_max: usize,
     /// Octets of a piece.
     pub piece_octets: usize,
-    /// Octets of a stream below which it is not compacted.
+    /// Octets of the records of a block of messages below which it is not compressed. Bodies in pieces never are: such
+    /// large ones are nearly always base64.
+    pub compressed_octets_min: usize,
+    /// Octets of a stream without compression below which it is not compacted.
     pub compaction_octets_min: usize,
-    /// Octets asked for in one scan.
+    /// Stored octets asked for in one scan.
     pub scan_octets: usize,
     /// Time between two looks at the blocks of a stream, [`Settings::scan_octets`] each.
     pub scrub_interval: Duration,
@@ -142,6 +145,7 @@ impl Settings {
             reads_max: 64,
             inline_body_max: 192 << 10,
             piece_octets: 240 << 10,
+            compressed_octets_min: 2 << 10,
             compaction_octets_min: 4 << 20,
             scan_octets: 1 << 20,
             scrub_interval: Duration::from_secs(10),

@@ -16,6 +16,10 @@ pub struct OwnerCounts {
     pub waiting_for_stream: usize,
     /// Blocks in all streams of this node, as far as they are known.
     pub blocks: usize,
+    /// Octets of the blocks that holders have stored since the start, before they were compressed.
+    pub copied_octets: u64,
+    /// The same as they were stored.
+    pub stored_octets: u64,
 }
 
 /// The state of a node in the cluster.
@@ -28,6 +32,10 @@ pub struct ClusterStatus {
     /// The view of the members is fresh: the key-value store has a majority and this node reaches it. Without it
     /// nothing is adopted or taken back.
     pub has_majority: bool,
+    /// The block version that this node writes: the newest that all members read.
+    pub block_version: u16,
+    /// The newest block version that it reads.
+    pub block_version_newest: u16,
     /// Counts over all mail of this node.
     pub counts: OwnerCounts,
     /// Messages that were adopted and wait for the record of their adoption; they are not delivered yet.

@@ -8,7 +8,8 @@
 //! States: closed → tail asked → closed (the caller looks at the tail) → fencing → ready ↔ sent → tail asked → … and
 //! from any of them fenced or damaged, which end the writer.
 
-use crate::block::{BLOCK_BYTES_MAX, BLOCK_HEADER, Block, BlockHeader, BlockVersions};
+use crate::block::{BLOCK_BYTES_MAX, BLOCK_HEADER, Block, BlockError, BlockHeader, BlockVersions, WrittenBlock};
+use crate::compression::Compressor;
 use crate::identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
 use crate::record::{Fence, Record};
 use crate::replica_log::{LogOperation, LogReply};
@@ -38,6 +39,8 @@ pub(crate) struct WriterSettings {
     pub(crate) tail_interval: Duration,
     /// Time without an append after which a heartbeat goes out; `None` for none.
     pub(crate) heartbeat: Option<Duration>,
+    /// Octets of records from which a block may be compressed.
+    pub(crate) compressed_octets_min: usize,
     /// Blocks in flight. Any other number than 1 breaks the fence; tests show it.
     pub(crate) window: usize,
 }
@@ -73,8 +76,10 @@ pub(crate) enum WriterEvent {
     Stored {
         /// Its sequence.
         sequence: u64,
-        /// Its octets.
-        octets: usize,
+        /// Its octets before they were compressed.
+        plain_octets: usize,
+        /// Its octets as they were stored.
+        stored_octets: usize,
         /// Its records.
         records: Vec<Record>,
     },
@@ -82,6 +87,11 @@ pub(crate) enum WriterEvent {
     Stalled {
         /// The holder has no room.
         is_full: bool,
+    },
+    /// A later version of the program wrote the last block. The tail is asked for again.
+    Newer {
+        /// The version of the block.
+        version: u16,
     },
     /// A higher epoch took the stream; nothing is written any more.
     Fenced {
@@ -118,6 +128,8 @@ enum State {
 #[derive(Clone, Debug)]
 struct SentBlock {
     octets: Bytes,
+    /// Its octets before they were compressed.
+    plain_octets: usize,
     crc: u32,
     number: u64,
     expected_last: u64,
@@ -154,6 +166,7 @@ pub(crate) struct StreamWriter {
     is_given_up: bool,
     /// The buffer of the last stored block, for the next one.
     spare: BytesMut,
+    compressor: Compressor,
     /// When the last stored append was first sent.
     proven_at: Option<Duration>,
     last_sent_at: Duration,
@@ -176,6 +189,7 @@ impl StreamWriter {
             attempts: 0,
             is_given_up: false,
             spare: BytesMut::new(),
+            compressor: Compressor::new(settings.compressed_octets_min),
             proven_at: None,
             last_sent_at: Duration::ZERO,
         }
@@ -446,13 +460,15 @@ impl StreamWriter {
             previous_crc: before.crc,
             records: u32::try_from(records.len()).unwrap_or(u32::MAX),
         };
-        let (octets, crc) = header.write_into(std::mem::take(&mut self.spare), &records);
+        let written = header.write_into(std::mem::take(&mut self.spare), &records, &mut self.compressor);
+        let WrittenBlock { octets, crc, plain_octets } = written;
         let attempt = self.next_attempt();
         let expected_last = before.sequence;
         let block = octets.clone();
         let number = header.number;
         self.sent.push(SentBlock {
             octets,
+            plain_octets,
             crc,
             number,
             expected_last,
@@ -483,7 +499,7 @@ impl StreamWriter {
         if self.sent.is_empty() {
             self.state = State::Ready;
         }
-        let octets = sent.octets.len();
+        let (plain_octets, stored_octets) = (sent.plain_octets, sent.octets.len());
         // The engine's client may still have the octets; then the next block gets a new buffer.
         if let Ok(buffer) = sent.octets.try_into_mut() {
             self.spare = buffer;
@@ -491,7 +507,7 @@ impl StreamWriter {
         if std::mem::take(&mut self.is_fencing) {
             events.push(WriterEvent::Opened { sequence });
         } else {
-            events.push(WriterEvent::Stored { sequence, octets, records: sent.records });
+            events.push(WriterEvent::Stored { sequence, plain_octets, stored_octets, records: sent.records });
         }
     }
 
@@ -505,6 +521,11 @@ impl StreamWriter {
         let block = match block {
             Ok(block) if block.is_some() == (sequence != 0) => block,
             Ok(_) => return self.damage(format!("block {sequence} of {} is gone", settings.stream), events),
+            // A later program wrote it, so this one must not write behind it, nor count it as damaged.
+            Err(BlockError::NewerVersion { version, .. }) => {
+                self.state = State::TailWanted(now + self.settings.tail_interval);
+                return events.push(WriterEvent::Newer { version });
+            }
             Err(error) => return self.damage(error.to_string(), events),
         };
         let tail = StreamTail { sequence, block };
@@ -540,5 +561,51 @@ impl StreamWriter {
     fn damage(&mut self, why: String, events: &mut Vec<WriterEvent>) {
         self.state = State::Ended;
         events.push(WriterEvent::Damaged { why });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_of_a_later_program_is_no_damage_and_is_asked_for_again() {
+        let stream = StreamId { owner: NodeId(1), holder: NodeId(2), generation: 0 };
+        let settings = WriterSettings {
+            cluster: ClusterId([7; 16]),
+            stream,
+            lane: Lane::Messages,
+            reads: BlockVersions { oldest: 1, newest: 1 },
+            version: 1,
+            compressed_octets_min: usize::MAX,
+            writer: NodeId(1),
+            incarnation: Incarnation(1),
+            append_timeout: Duration::from_secs(3),
+            tail_interval: Duration::from_secs(1),
+            heartbeat: None,
+            window: 1,
+        };
+        let header = BlockHeader {
+            version: 2,
+            cluster: settings.cluster,
+            stream,
+            lane: settings.lane,
+            writer: NodeId(1),
+            incarnation: Incarnation(1),
+            epoch: Epoch(5),
+            number: 1,
+            local: (0, 0),
+            previous_crc: 0,
+            records: 1,
+        };
+        let (block, _) = header.write(&[Record::Release]);
+        let mut writer = StreamWriter::new(settings);
+        let mut events = Vec::new();
+        writer.read_tail(Duration::ZERO);
+        let (attempt, _) = writer.poll(Duration::ZERO, &mut events).unwrap();
+        writer.answered(Duration::ZERO, attempt, LogReply::Tail { sequence: 1, block: Some(block) }, &mut events);
+        assert_eq!(events, [WriterEvent::Newer { version: 2 }]);
+        let again = writer.poll(Duration::from_secs(1), &mut events);
+        assert!(matches!(again, Some((_, LogOperation::Tail))), "{again:?}");
     }
 }

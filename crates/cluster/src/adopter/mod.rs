@@ -170,6 +170,8 @@ impl Adopter {
             lane: Lane::Messages,
             reads: settings.block_versions,
             version: settings.block_version,
+            // The blocks of an adopter are small and rare.
+            compressed_octets_min: usize::MAX,
             writer: settings.node,
             incarnation: settings.incarnation,
             append_timeout: settings.append_timeout,

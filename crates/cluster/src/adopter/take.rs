@@ -48,7 +48,7 @@ impl Adopter {
                 let mut after = next;
                 let mut is_whole = true;
                 for (sequence, octets) in blocks {
-                    // The rest is asked for again.
+                    // A compressed answer holds far more messages than octets say: the rest is asked for again.
                     if self.waiting.len() >= TAKING_MAX {
                         is_whole = false;
                         break;
@@ -86,7 +86,7 @@ impl Adopter {
     }
 
     /// Leaves mail to a later version of the program.
-    fn stop_at_newer(&mut self, now: Duration, version: u16) {
+    pub(super) fn stop_at_newer(&mut self, now: Duration, version: u16) {
         self.stopped = Some(HostageReason::NewerVersion { version });
         let why = "a later version of the program wrote it";
         self.outbox.push_back(Action::Report(Report::Hostage { stream: self.stream, why }));

@@ -224,6 +224,7 @@ impl Adopter {
             }
             WriterEvent::Fenced { .. } => self.watch(now, self.settings.tail_interval),
             WriterEvent::Missing | WriterEvent::Damaged { .. } => self.lose_stream(now),
+            WriterEvent::Newer { version } => self.stop_at_newer(now, version),
             WriterEvent::Stalled { .. } => {}
         }
     }

@@ -155,6 +155,9 @@ pub(crate) struct Owner {
     /// Holders that may take new mail, best first.
     holders: Vec<NodeId>,
     has_uncertain: bool,
+    /// Octets of stored blocks since the start, before they were compressed and as they were stored.
+    copied_octets: u64,
+    stored_octets: u64,
     /// A stream of this node was adopted since the start.
     was_adopted: bool,
     is_draining: bool,
@@ -187,6 +190,8 @@ impl Owner {
             streaming: BTreeSet::new(),
             holders: Vec::new(),
             has_uncertain: false,
+            copied_octets: 0,
+            stored_octets: 0,
             was_adopted: false,
             is_draining: false,
             is_releasing: false,
@@ -450,6 +455,8 @@ impl Owner {
             with_fewer_copies: self.messages.values().filter(|message| self.lacks_second_copy(message)).count(),
             waiting_for_stream: self.messages.values().filter(waits).count(),
             blocks: self.slots.values().map(|slot| slot.index.len()).sum(),
+            copied_octets: self.copied_octets,
+            stored_octets: self.stored_octets,
         }
     }
 

@@ -86,7 +86,7 @@ impl Owner {
             Ok(block) => block,
             Err(error) => return self.report(Report::CopiesLost { stream, why: error.to_string() }),
         };
-        slot.index.block_stored(sequence, octets.len());
+        slot.index.block_stored(sequence, block.plain_octets);
         for record in block.records {
             match record {
                 Record::Accept(accepted) => {

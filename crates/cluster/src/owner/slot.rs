@@ -291,6 +291,7 @@ impl Slot {
                 lane,
                 reads: settings.block_versions,
                 version: settings.block_version,
+                compressed_octets_min: if lane == Lane::Messages { settings.compressed_octets_min } else { usize::MAX },
                 writer: settings.node,
                 incarnation: settings.incarnation,
                 append_timeout: settings.append_timeout,

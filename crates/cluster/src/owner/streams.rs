@@ -147,13 +147,18 @@ impl Owner {
     }
 
     fn writer_event(&mut self, now: Duration, stream: StreamId, lane: Lane, event: WriterEvent) {
+        if let WriterEvent::Stored { plain_octets, stored_octets, .. } = &event {
+            self.copied_octets += *plain_octets as u64;
+            self.stored_octets += *stored_octets as u64;
+        }
         match (lane, event) {
             (Lane::Messages, WriterEvent::TailRead(tail)) => self.look_at_tail(now, stream, tail),
             (Lane::Messages, WriterEvent::Opened { sequence }) => self.opened(now, stream, sequence),
-            (Lane::Messages, WriterEvent::Stored { sequence, octets, records }) => {
-                self.block_stored(now, stream, sequence, octets, records);
+            (Lane::Messages, WriterEvent::Stored { sequence, plain_octets, records, .. }) => {
+                self.block_stored(now, stream, sequence, plain_octets, records);
             }
             (_, WriterEvent::Stalled { is_full }) => self.leave_stalled(now, stream, is_full),
+            (_, WriterEvent::Newer { .. }) => self.leave_stalled(now, stream, false),
             (Lane::Messages, WriterEvent::Fenced { epoch, by }) => {
                 self.report(Report::Fenced { stream, epoch, by });
                 self.leave_stalled(now, stream, false);
@@ -169,8 +174,8 @@ impl Owner {
                 }
                 self.look_at_earlier_bodies(now, stream);
             }
-            (Lane::Bodies, WriterEvent::Stored { sequence, octets, records }) => {
-                self.pieces_stored(now, stream, (sequence, octets), &records);
+            (Lane::Bodies, WriterEvent::Stored { sequence, plain_octets, records, .. }) => {
+                self.pieces_stored(now, stream, (sequence, plain_octets), &records);
             }
             (_, WriterEvent::Damaged { why }) => self.damaged(now, stream, lane, why),
             (Lane::Bodies, WriterEvent::Fenced { epoch, by }) => {

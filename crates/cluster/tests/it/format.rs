@@ -46,12 +46,21 @@ fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
+/// A compressed block that a program of this version wrote.
+const GOLDEN_COMPRESSED: &str = concat!(
+    "4d524342020000013031323334353637383961626364656601000200010000000300000088776655",
+    "44332211050000000000000009000000000000000a000000000000000c00000000000000ddccbbaa28000000f9b23e0d",
+    "08020000f20bd952720308000000070001000f0d00ffe360000000000000",
+);
+
 /// A change of these bytes needs a new format version.
 #[test]
-fn golden_bytes() {
+fn golden_bytes_of_version_1() {
     let done = Completion { id: QueueId::MIN, recipient: Some(2), outcome: Outcome::Failed };
     let records = [Record::Accept(accepted()), Record::Done(vec![done]), Record::Heartbeat { live: 7 }];
-    let (octets, crc) = header(9, 0xaabb_ccdd, &records).write(&records);
+    let first = BlockHeader { version: 1, ..header(9, 0xaabb_ccdd, &records) };
+    let (octets, crc) = first.write(&records);
+    assert_eq!(first.write_compressed(&[]).0, first.write(&[]).0);
     let expected = [
         "4d524342 0100 00 00 30313233343536373839616263646566 0100 0200 0100 0000 03000000",
         "8877665544332211 0500000000000000 0900000000000000 0a00000000000000 0c00000000000000 ddccbbaa 03000000",
@@ -94,9 +103,9 @@ fn a_reader_says_why_it_refuses() {
         changed
     };
     refuses(&changed(0, b'X'), "corrupt (magic)");
-    refuses(&changed(4, 2), "corrupt (checksum)");
+    refuses(&changed(4, 3), "corrupt (checksum)");
     refuses(&changed(4, 0), "corrupt (checksum)");
-    refuses(&sealed(changed(4, 2)), "format version 2, this program reads 1; upgrade this node");
+    refuses(&sealed(changed(4, 3)), "format version 3, this program reads 1 to 2; upgrade this node");
     refuses(&sealed(changed(4, 0)), "corrupt (header)");
     let mut later = octets.to_vec();
     (later[4], later[60]) = (9, 200);
@@ -113,6 +122,23 @@ fn a_reader_says_why_it_refuses() {
     let other = BlockHeader { lane: Lane::Bodies, ..header(1, 0, &records) };
     refuses(&other.write(&records).0, "lies in");
     refuses(&sealed(changed(80, 2)), "corrupt (number of records)");
+    refuses(&sealed(changed(7, 1)), "corrupt (compressed length)");
+    refuses(&sealed(changed(7, 2)), "corrupt (header)");
+    let mut earlier = changed(7, 1);
+    earlier[4] = 1;
+    refuses(&sealed(earlier), "corrupt (header)");
+}
+
+/// A compressed block of an earlier program is read, whatever the present one writes.
+#[test]
+fn golden_bytes_of_compressed_records() {
+    let records = vec![Record::Heartbeat { live: 7 }; 40];
+    let header = header(9, 0xaabb_ccdd, &records);
+    let (octets, _) = header.write_compressed(&records);
+    assert_eq!(hex(&octets), GOLDEN_COMPRESSED);
+    let block = Block::read(CLUSTER, &octets).unwrap();
+    assert_eq!((block.header, block.plain_octets), (header, cluster::BLOCK_HEADER + 40 * 13));
+    assert_eq!(block.records, records);
 }
 
 #[test]
@@ -204,16 +230,22 @@ proptest! {
     #[test]
     fn what_is_written_is_read(records in prop::collection::vec(any_record(), 0..9), number in any::<u64>()) {
         let header = header(number, 1, &records);
-        let (octets, crc) = header.write(&records);
+        let plain = header.write(&records);
         let estimate: usize = records.iter().map(Record::octets).sum();
-        prop_assert!(octets.len() <= cluster::BLOCK_HEADER + estimate + 8 * records.len());
-        let block = Block::read_of(CLUSTER, STREAM, Lane::Messages, &octets).unwrap();
-        prop_assert_eq!(block, Block { header, crc, records });
+        prop_assert!(plain.0.len() <= cluster::BLOCK_HEADER + estimate + 8 * records.len());
+        let compressed = header.write_compressed(&records);
+        prop_assert!(compressed.0.len() <= plain.0.len());
+        for (octets, crc) in [&plain, &compressed] {
+            let block = Block::read_of(CLUSTER, STREAM, Lane::Messages, octets).unwrap();
+            let expected = Block { header, crc: *crc, plain_octets: plain.0.len(), records: records.clone() };
+            prop_assert_eq!(block, expected);
+        }
     }
 
     #[test]
     fn no_damage_goes_unnoticed(records in prop::collection::vec(any_record(), 1..4), at in any::<prop::sample::Index>(), bit in 0..8) {
-        let (octets, _) = header(1, 1, &records).write(&records);
+        let records = [records.clone(), records].concat();
+        let (octets, _) = header(1, 1, &records).write_compressed(&records);
         let mut damaged = octets.to_vec();
         let at = at.index(damaged.len());
         damaged[at] ^= 1_u8 << bit;

@@ -3,7 +3,7 @@
 use super::leave_texts::progress;
 use crate::control_client::{Control, ControlTarget};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, age, count, thousands};
+use crate::output::{Output, age, bytes, count, thousands};
 use crate::terminal_text::plain;
 use clap::Args;
 use operator::answers::{ClusterAnswer, ClusterConfigAnswer, ClusterConfigRevision, ClusterHosts, StatusAnswer};
@@ -88,10 +88,19 @@ fn lines(cluster: &ClusterAnswer) -> Vec<String> {
         ));
     }
     lines.push(format!(
-        "since the start: {} adopted, {} given up to other nodes",
+        "since the start: {} adopted, {} given up to other nodes, copies of {} stored in {}",
         thousands(cluster.adopted),
-        thousands(cluster.given_up)
+        thousands(cluster.given_up),
+        bytes(cluster.copied_bytes),
+        bytes(cluster.stored_bytes)
     ));
+    if cluster.block_version < cluster.block_version_newest {
+        lines.push(format!(
+            "writes copies in format {}, and in format {} once all nodes have run with a program that reads it, 30 s after a \
+             start",
+            cluster.block_version, cluster.block_version_newest
+        ));
+    }
     for node in &cluster.nodes {
         let drains = match (node.leaving, node.draining) {
             (true, _) => ", leaving the cluster",

@@ -29,6 +29,14 @@ pub struct ClusterAnswer {
     pub waiting_for_stream: u64,
     /// Messages that were taken over and wait for the record of that.
     pub adopted_waiting: u64,
+    /// Octets of copies that holders have stored since the start, before they were compressed.
+    pub copied_bytes: u64,
+    /// The same as they were stored.
+    pub stored_bytes: u64,
+    /// The format version in which this node writes copies: the newest that all nodes read.
+    pub block_version: u16,
+    /// The newest one that this node reads.
+    pub block_version_newest: u16,
     /// Messages adopted since the start.
     pub adopted: u64,
     /// Messages given up to other nodes since the start.

@@ -182,6 +182,8 @@ fn cluster(to: &mut Families, cluster: &ClusterAnswer) {
     );
     let waiting = cluster.waiting_for_stream + cluster.adopted_waiting;
     to.gauge("cluster_waiting_messages", "Messages that wait until it is known which node owns them.", waiting);
+    to.counter("cluster_copied_bytes_total", "Octets of copies before they were compressed.", cluster.copied_bytes);
+    to.counter("cluster_stored_bytes_total", "Octets of copies as holders stored them.", cluster.stored_bytes);
     to.counter("cluster_adopted_total", "Messages that this node took over from others.", cluster.adopted);
     to.counter("cluster_given_up_total", "Messages that other nodes took over from this one.", cluster.given_up);
     let hostages =

@@ -51,6 +51,10 @@ pub(super) fn cluster_status(
         with_fewer_copies: number(status.counts.with_fewer_copies),
         waiting_for_stream: number(status.counts.waiting_for_stream),
         adopted_waiting: number(status.adopted_waiting),
+        copied_bytes: status.counts.copied_octets,
+        stored_bytes: status.counts.stored_octets,
+        block_version: status.block_version,
+        block_version_newest: status.block_version_newest,
         adopted: member.moves().adopted_count(),
         given_up: member.moves().given_up_count(),
         nodes: nodes

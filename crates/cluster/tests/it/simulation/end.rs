@@ -1,7 +1,7 @@
 //! Checks of a run while it goes on and at its end.
 
 use super::local_log::State;
-use super::world::{CLUSTER, READS, World};
+use super::world::{CLUSTER, World};
 use bytes::Bytes;
 use cluster::{Block, Chain, Claim, CoordinationReply, CoordinationRequest, Lane, NodeId, Record, StreamId};
 use mail::QueueId;
@@ -14,7 +14,7 @@ impl World {
         let mut versions = BTreeSet::new();
         for ((stream, lane), store) in self.engines.iter().flat_map(|engine| &engine.lanes) {
             let last = store.blocks.values().last().filter(|_| *lane == Lane::Messages);
-            let block = last.map(|octets| Block::read_of_versions(CLUSTER, READS, *stream, *lane, octets));
+            let block = last.map(|octets| Block::read_of(CLUSTER, *stream, *lane, octets));
             versions.extend(block.into_iter().flatten().map(|block| block.header.version));
         }
         versions
@@ -54,8 +54,7 @@ impl World {
         let is_whole = |at: &u64| !self.damaged.contains(&(stream, lane, *at));
         let blocks = store.blocks.range(sequence.saturating_sub(1)..=sequence).filter(|(at, _)| is_whole(at));
         for (_, octets) in blocks {
-            let checked =
-                Block::read_of_versions(CLUSTER, READS, stream, lane, octets).and_then(|block| chain.follow(&block));
+            let checked = Block::read_of(CLUSTER, stream, lane, octets).and_then(|block| chain.follow(&block));
             if let Err(error) = checked {
                 return self.history.violate(error.to_string());
             }
@@ -65,7 +64,7 @@ impl World {
     /// Notes messages and ends of a block that an engine has stored.
     pub(super) fn note_copies(&mut self, engine: usize, stream: StreamId, lane: Lane, sequence: u64) {
         let octets = self.engines[engine].lanes.get(&(stream, lane)).and_then(|store| store.blocks.get(&sequence));
-        let block = octets.map(|octets| Block::read_of_versions(CLUSTER, READS, stream, lane, octets));
+        let block = octets.map(|octets| Block::read_of(CLUSTER, stream, lane, octets));
         for record in block.into_iter().flatten().flat_map(|block| block.records) {
             match record {
                 Record::Accept(accepted) => {
@@ -112,7 +111,7 @@ impl World {
             |stream: &StreamId| !self.streams.contains(&StreamId { generation: stream.generation + 1, ..*stream });
         for (number, engine) in self.engines.iter().enumerate() {
             for ((stream, lane), store) in engine.lanes.iter().filter(|((stream, _), _)| newest(stream)) {
-                let is_sound = |octets: &Bytes| Block::read_of_versions(CLUSTER, READS, *stream, *lane, octets).is_ok();
+                let is_sound = |octets: &Bytes| Block::read_of(CLUSTER, *stream, *lane, octets).is_ok();
                 if *lane == Lane::Messages && !store.blocks.values().all(is_sound) {
                     problems.push(format!("engine {number} keeps a damaged block of {stream}"));
                 }
@@ -158,7 +157,7 @@ impl World {
             };
             let mut live = BTreeMap::new();
             for (sequence, octets) in &store.blocks {
-                let Ok(block) = Block::read_of_versions(CLUSTER, READS, *stream, *lane, octets) else { continue };
+                let Ok(block) = Block::read_of(CLUSTER, *stream, *lane, octets) else { continue };
                 let is_moved = claim.is_moved(block.header.incarnation, block.header.epoch);
                 for record in block.records {
                     match record {

@@ -73,7 +73,7 @@ fn plan_of(seed: u64, chance: &mut Chance, nodes: usize, busy_s: u64) -> Plan {
         noise: chance.between(2, 20),
         policy: chance.pick(&[OnNoReplica::TempFail, OnNoReplica::AcceptLocal]),
         is_sync_always: true,
-        has_upgrade: false,
+        newest: (1, 1),
         claims_max: None,
         compaction_octets_min: 6_000,
         has_watch: Chance::new(seed ^ 0x3a7c).percent(30),

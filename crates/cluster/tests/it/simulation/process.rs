@@ -3,7 +3,7 @@
 use super::clients::body_of;
 use super::event::Event;
 use super::local_log::{LocalLog, State};
-use super::world::{CLUSTER, IN_FLIGHT_MAX, MILLI, NEWER, SECOND, World};
+use super::world::{CLUSTER, IN_FLIGHT_MAX, MILLI, SECOND, World};
 use cluster::{
     Accepted, Action, Content, Incarnation, NewMessage, Node, NodeId, Report, Settings, StoredBody, StreamId,
 };
@@ -22,7 +22,8 @@ impl World {
         settings.compaction_octets_min = self.plan.compaction_octets_min;
         settings.scan_octets = 2_000;
         settings.part_messages_max = 5;
-        settings.block_versions.newest = if machine.life > 0 && self.plan.has_upgrade { NEWER } else { 1 };
+        settings.compressed_octets_min = 200;
+        settings.block_versions.newest = if machine.life == 0 { self.plan.newest.0 } else { self.plan.newest.1 };
         settings.sabotage = self.plan.sabotage;
         settings
     }

@@ -10,15 +10,12 @@ use super::event::{Due, Event};
 use super::faults::Fault;
 use super::local_log::LocalLog;
 use crate::chance::Chance;
-use cluster::{BlockVersions, ClusterId, Lane, Node, OnNoReplica, StreamId};
+use cluster::{ClusterId, Lane, Node, OnNoReplica, StreamId};
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 pub(super) const SECOND: u64 = 1_000_000;
-/// A version that only the simulation has.
-pub(super) const NEWER: u16 = cluster::BLOCK_VERSION + 1;
-pub(super) const READS: BlockVersions = BlockVersions { oldest: 1, newest: NEWER };
 pub(super) const MILLI: u64 = 1_000;
 pub(super) const CLUSTER: ClusterId = ClusterId([7; 16]);
 /// 2026-01-01T00:00:00Z
@@ -49,8 +46,8 @@ pub(super) struct Plan {
     pub(super) has_slow_clients: bool,
     /// An operator ends mail by hand whose delivery has failed.
     pub(super) has_ends_by_hand: bool,
-    /// A node that starts again is of a program that reads and writes one more block version.
-    pub(super) has_upgrade: bool,
+    /// The newest block version of the program that a node begins with, and of the one with which it starts again.
+    pub(super) newest: (u16, u16),
     /// The most claims that the key-value store lists at a time.
     pub(super) claims_max: Option<usize>,
     /// Octets of a lane from which it is compacted.

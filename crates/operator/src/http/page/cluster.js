@@ -1,6 +1,6 @@
 // The cluster as this node sees it: nodes, copies, mail without a copy, mail that moves, and limits kept together.
 import { get } from "./api.js";
-import { age, el, fill, number, plural, rate, row, table, visible } from "./dom.js";
+import { age, bytes, el, fill, number, plural, rate, row, table, visible } from "./dom.js";
 
 const NODES = [{ name: "Node" }, { name: "Name" }, { name: "State" }];
 const STREAMS = [{ name: "Copies at node", class: "number" }, { name: "State" }, { name: "Messages", class: "number" },
@@ -45,7 +45,8 @@ function parts(state, hostname) {
         state.with_fewer_copies > 0 ? el("span", { class: "tag bad" }, number(state.with_fewer_copies) + " with one copy, not two") : null,
         state.unreplicated + state.with_fewer_copies > 0 ? ", " : "each with its copies, ",
         number(state.waiting_for_stream + state.adopted_waiting) + " wait until their owner is known"),
-      el("p", { class: "soft" }, "since the start: " + number(state.adopted) + " adopted from other nodes, " + number(state.given_up) + " given up to them")),
+      el("p", { class: "soft" }, "since the start: " + number(state.adopted) + " adopted from other nodes, " + number(state.given_up) + " given up to them, copies of "
+        + bytes(state.copied_bytes) + " stored in " + bytes(state.stored_bytes))),
     state.hostages.length > 0 ? [el("h2", {}, "Mail of absent nodes that nobody can take now"), card(HOSTAGES, state.hostages.map(hostage), "")] : null,
     state.adoptions.length > 0 ? [el("h2", {}, "Adoptions by this node"), card(ADOPTIONS, state.adoptions.map(adoption), "")] : null,
     el("h2", {}, "Nodes"), card(NODES, [nodeRow(state.node, hostname, { draining: state.state === "draining", leaving: state.state === "leaving" }, true), ...state.nodes.map((one) => nodeRow(one.node, one.name, one, false)), ...(state.departed || []).map(departedRow)], ""),
