@@ -3,7 +3,7 @@
 //! A header of fixed size and records behind it. The checksum covers both, and each block has the checksum of the block
 //! before it, so that a reader notices a block that is missing or foreign. All versions keep the places of magic,
 //! version and checksum: a later version is believed only of a block that is sound. Blocks hold at most
-//! [`BLOCK_BYTES_MAX`] octets; records that are larger by themselves go into blocks of their own, up to
+//! [`BLOCK_BYTES_MAX`] octets, or twice as many while they shrink to half by compression; records that are larger by themselves go into blocks of their own, up to
 //! [`BLOCK_BYTES_LIMIT`]. From version 2 on the records may be compressed; all these sizes are those without that.
 //!
 //! [`Chain`] checks a sequence of blocks, as recovery and adoption read them.
@@ -55,6 +55,8 @@ impl fmt::Display for BlockVersions {
 
 /// Octets at which a block is full.
 pub const BLOCK_BYTES_MAX: usize = 256 << 10;
+/// Octets at which a block is full while the blocks of its lane shrink to half.
+pub const BLOCK_BYTES_SHRINKING_MAX: usize = 2 * BLOCK_BYTES_MAX;
 /// Octets that a reader takes at most: one record of that size and the header.
 pub const BLOCK_BYTES_LIMIT: usize = 1 << 20;
 /// Octets of the header.

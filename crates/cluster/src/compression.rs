@@ -23,6 +23,8 @@ pub(crate) struct Compressor {
     octets_min: usize,
     /// The next blocks, which are not tried.
     untried: u32,
+    /// The last block that was tried shrank to half.
+    is_shrinking: bool,
     /// The buffer of [`Compressor::compress`].
     out: Vec<u8>,
 }
@@ -30,7 +32,12 @@ pub(crate) struct Compressor {
 impl Compressor {
     /// `octets_min` are the octets of records below which a block is not tried.
     pub(crate) const fn new(octets_min: usize) -> Self {
-        Self { octets_min, untried: 0, out: Vec::new() }
+        Self { octets_min, untried: 0, is_shrinking: false, out: Vec::new() }
+    }
+
+    /// True while blocks shrink to half.
+    pub(crate) const fn is_shrinking(&self) -> bool {
+        self.is_shrinking
     }
 
     /// Returns what takes the place of these records in a block; `None` when they stay as they are.
@@ -48,7 +55,8 @@ impl Compressor {
         }
         let (prefix, rest) = self.out.split_first_chunk_mut::<PREFIX>()?;
         let octets = lz4_flex::block::compress_into(records, rest).ok()?;
-        if (PREFIX + octets) * 2 > records.len() {
+        self.is_shrinking = (PREFIX + octets) * 2 <= records.len();
+        if !self.is_shrinking {
             self.untried = UNTRIED;
             return None;
         }

@@ -59,8 +59,8 @@ mod stream_writer;
 pub use absent::{AbsentState, AbsentStream, HandAdoption, HandAdoptionError};
 pub use action::{AcceptAnswer, Action, Content, LocalMessage, NewMessage, OnNoReplica, Report, Token};
 pub use block::{
-    BLOCK_BYTES_LIMIT, BLOCK_BYTES_MAX, BLOCK_HEADER, BLOCK_VERSION, Block, BlockError, BlockHeader, BlockVersions,
-    Chain,
+    BLOCK_BYTES_LIMIT, BLOCK_BYTES_MAX, BLOCK_BYTES_SHRINKING_MAX, BLOCK_HEADER, BLOCK_VERSION, Block, BlockError,
+    BlockHeader, BlockVersions, Chain,
 };
 pub use claim::{AdoptedCopy, Claim, ClaimError, OwnerLife};
 pub use coordination::{CoordinationReply, CoordinationRequest, KeyValue};

@@ -8,7 +8,10 @@
 //! States: closed → tail asked → closed (the caller looks at the tail) → fencing → ready ↔ sent → tail asked → … and
 //! from any of them fenced or damaged, which end the writer.
 
-use crate::block::{BLOCK_BYTES_MAX, BLOCK_HEADER, Block, BlockError, BlockHeader, BlockVersions, WrittenBlock};
+use crate::block::{
+    BLOCK_BYTES_MAX, BLOCK_BYTES_SHRINKING_MAX, BLOCK_HEADER, Block, BlockError, BlockHeader, BlockVersions,
+    WrittenBlock,
+};
 use crate::compression::Compressor;
 use crate::identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
 use crate::record::{Fence, Record};
@@ -426,8 +429,9 @@ impl StreamWriter {
     fn seal(&mut self, now: Duration) -> (u64, LogOperation) {
         let mut records = Vec::new();
         let (mut octets, mut local) = (BLOCK_HEADER, (u64::MAX, 0));
+        let octets_max = if self.compressor.is_shrinking() { BLOCK_BYTES_SHRINKING_MAX } else { BLOCK_BYTES_MAX };
         while let Some((record, sequence)) = self.filling.pop_front() {
-            if !records.is_empty() && octets + record.octets() > BLOCK_BYTES_MAX {
+            if !records.is_empty() && octets + record.octets() > octets_max {
                 self.filling.push_front((record, sequence));
                 break;
             }
