@@ -119,6 +119,9 @@ class Rig:
                 self.tell(f"skipped: spool-full and store-full, because there is no small file system: {error}")
         began = time.monotonic()
         self.world.start()
+        # New nodes write copies in the newest format when they have seen each other for half a minute.
+        if not self.arguments.short and not until(self.world.writes_newest, 60, 0.5):
+            raise RuntimeError("copies are not written in the newest format")
         self.tell(f"three nodes are up after {time.monotonic() - began:.0f} s, in {place}")
 
     def give_power_disks(self, disks):

@@ -367,6 +367,11 @@ class World:
     def is_whole(self):
         return not self.shortcomings()
 
+    def writes_newest(self):
+        """Whether all nodes write copies in the newest format that they read."""
+        states = [node.status() for node in self.nodes.values()]
+        return all(one and one["block_version"] == one["block_version_newest"] for one in states)
+
     def is_quiet(self):
         """No mail is left anywhere, and every copy is trimmed."""
         return not self.leftovers()

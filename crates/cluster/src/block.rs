@@ -3,8 +3,9 @@
 //! A header of fixed size and records behind it. The checksum covers both, and each block has the checksum of the block
 //! before it, so that a reader notices a block that is missing or foreign. All versions keep the places of magic,
 //! version and checksum: a later version is believed only of a block that is sound. Blocks hold at most
-//! [`BLOCK_BYTES_MAX`] octets, or twice as many while they shrink to half by compression; records that are larger by themselves go into blocks of their own, up to
-//! [`BLOCK_BYTES_LIMIT`]. From version 2 on the records may be compressed; all these sizes are those without that.
+//! [`BLOCK_BYTES_MAX`] octets, or twice as many while they shrink to half by compression. Larger records go into blocks
+//! of their own, up to [`BLOCK_BYTES_LIMIT`]. From version 2 on records may be compressed; all these sizes are those
+//! without that.
 //!
 //! [`Chain`] checks a sequence of blocks, as recovery and adoption read them.
 
