@@ -204,26 +204,26 @@ impl BlockHeader {
     /// Returns the octets and their checksum.
     #[must_use]
     pub fn write(&self, records: &[Record]) -> (Bytes, u32) {
-        let written = self.write_into(BytesMut::new(), records, &mut Compressor::new(usize::MAX));
+        let written = self.write_into(BytesMut::new(), records.iter(), &mut Compressor::new(usize::MAX));
         (written.octets, written.crc)
     }
 
     /// As [`BlockHeader::write`], with records that are compressed if they shrink to half, in versions that know that.
     #[must_use]
     pub fn write_compressed(&self, records: &[Record]) -> (Bytes, u32) {
-        let written = self.write_into(BytesMut::new(), records, &mut Compressor::new(0));
+        let written = self.write_into(BytesMut::new(), records.iter(), &mut Compressor::new(0));
         (written.octets, written.crc)
     }
 
     /// Writes the block into a buffer whose content is not used any more; see [`BlockHeader::write_compressed`].
-    pub(crate) fn write_into(
+    pub(crate) fn write_into<'a>(
         &self,
         mut out: BytesMut,
-        records: &[Record],
+        records: impl ExactSizeIterator<Item = &'a Record> + Clone,
         compressor: &mut Compressor,
     ) -> WrittenBlock {
         out.clear();
-        let octets = BLOCK_HEADER + records.iter().map(Record::octets).sum::<usize>();
+        let octets = BLOCK_HEADER + records.clone().map(Record::octets).sum::<usize>();
         if out.capacity() < octets {
             // Room for larger blocks to come: a large buffer costs more than its octets, since its pages are cleared.
             out = BytesMut::with_capacity(octets.next_power_of_two());
@@ -244,7 +244,7 @@ impl BlockHeader {
         out.extend_from_slice(&u32::try_from(records.len()).unwrap_or(u32::MAX).to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         debug_assert_eq!(out.len(), BLOCK_HEADER);
-        records.iter().for_each(|record| record.write(&mut out));
+        records.for_each(|record| record.write(&mut out));
         let plain_octets = out.len();
         let plain = out.get(BLOCK_HEADER..).filter(|_| self.version >= COMPRESSED_VERSION);
         if let Some(compressed) = plain.and_then(|plain| compressor.compress(plain)) {

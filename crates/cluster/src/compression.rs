@@ -6,7 +6,7 @@
 //! the next ones of its lane.
 //!
 //! The checksum of a block covers the compressed octets. The records have a checksum of their own, which a reader
-//! compares after it has decompressed them: its owner learns of a fault while it still has the mail.
+//! compares after it has decompressed them: the owner of the mail, which reads its copies again, finds a fault in time.
 
 use crate::record::Cursor;
 use bytes::Bytes;

@@ -427,9 +427,38 @@ impl StreamWriter {
 
     /// Makes a block of what waits and sends it.
     fn seal(&mut self, now: Duration) -> (u64, LogOperation) {
-        let mut records = Vec::new();
-        let (mut octets, mut local) = (BLOCK_HEADER, (u64::MAX, 0));
         let octets_max = if self.compressor.is_shrinking() { BLOCK_BYTES_SHRINKING_MAX } else { BLOCK_BYTES_MAX };
+        let mut taken = self.take_records(octets_max);
+        let (mut header, mut written) = self.write_block(&taken);
+        if written.octets.len() > BLOCK_BYTES_MAX && taken.len() > 1 {
+            // It did not shrink. A slow holder has no time for so large a block.
+            self.give_back(taken);
+            taken = self.take_records(BLOCK_BYTES_MAX);
+            (header, written) = self.write_block(&taken);
+        }
+        let WrittenBlock { octets, crc, plain_octets } = written;
+        let attempt = self.next_attempt();
+        let expected_last = self.position_before().sequence;
+        let block = octets.clone();
+        self.sent.push(SentBlock {
+            octets,
+            plain_octets,
+            crc,
+            number: header.number,
+            expected_last,
+            records: taken.into_iter().map(|(record, _)| record).collect(),
+            first_at: now,
+            attempt_at: now,
+            attempt,
+        });
+        self.last_sent_at = now;
+        self.state = State::Sent;
+        (attempt, LogOperation::Append { expected_last, block })
+    }
+
+    /// Takes the records of a block of so many octets, and at least one, with their local sequences.
+    fn take_records(&mut self, octets_max: usize) -> Vec<(Record, u64)> {
+        let (mut records, mut octets) = (Vec::new(), BLOCK_HEADER);
         while let Some((record, sequence)) = self.filling.pop_front() {
             if !records.is_empty() && octets + record.octets() > octets_max {
                 self.filling.push_front((record, sequence));
@@ -437,20 +466,36 @@ impl StreamWriter {
             }
             octets += record.octets();
             self.filling_octets = self.filling_octets.saturating_sub(record.octets());
-            if sequence != 0 {
-                local = (local.0.min(sequence), local.1.max(sequence));
-            }
-            records.push(record);
+            records.push((record, sequence));
             // The fence is a block of its own: the mail behind it must not count before it is known to be stored.
             if self.is_fencing {
                 break;
             }
         }
-        let before = self.sent.last().map_or(self.last, |sent| Position {
+        records
+    }
+
+    /// Takes back what [`StreamWriter::take_records`] gave.
+    fn give_back(&mut self, records: Vec<(Record, u64)>) {
+        for (record, sequence) in records.into_iter().rev() {
+            self.filling_octets += record.octets();
+            self.filling.push_front((record, sequence));
+        }
+    }
+
+    /// The place of the block behind which the next one goes.
+    fn position_before(&self) -> Position {
+        self.sent.last().map_or(self.last, |sent| Position {
             sequence: sent.expected_last + 1,
             number: sent.number,
             crc: sent.crc,
-        });
+        })
+    }
+
+    /// Writes these records as the next block.
+    fn write_block(&mut self, records: &[(Record, u64)]) -> (BlockHeader, WrittenBlock) {
+        let before = self.position_before();
+        let sequences = || records.iter().map(|(_, sequence)| *sequence).filter(|sequence| *sequence != 0);
         let header = BlockHeader {
             version: self.settings.version,
             cluster: self.settings.cluster,
@@ -460,30 +505,13 @@ impl StreamWriter {
             incarnation: self.settings.incarnation,
             epoch: self.epoch,
             number: before.number + 1,
-            local: if local.1 == 0 { (0, 0) } else { local },
+            local: sequences().min().zip(sequences().max()).unwrap_or_default(),
             previous_crc: before.crc,
             records: u32::try_from(records.len()).unwrap_or(u32::MAX),
         };
-        let written = header.write_into(std::mem::take(&mut self.spare), &records, &mut self.compressor);
-        let WrittenBlock { octets, crc, plain_octets } = written;
-        let attempt = self.next_attempt();
-        let expected_last = before.sequence;
-        let block = octets.clone();
-        let number = header.number;
-        self.sent.push(SentBlock {
-            octets,
-            plain_octets,
-            crc,
-            number,
-            expected_last,
-            records,
-            first_at: now,
-            attempt_at: now,
-            attempt,
-        });
-        self.last_sent_at = now;
-        self.state = State::Sent;
-        (attempt, LogOperation::Append { expected_last, block })
+        let spare = std::mem::take(&mut self.spare);
+        let written = header.write_into(spare, records.iter().map(|(record, _)| record), &mut self.compressor);
+        (header, written)
     }
 
     fn resend(&mut self, now: Duration) -> Option<(u64, LogOperation)> {
@@ -571,28 +599,34 @@ impl StreamWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Piece;
 
-    #[test]
-    fn a_tail_of_a_later_program_is_no_damage_and_is_asked_for_again() {
-        let stream = StreamId { owner: NodeId(1), holder: NodeId(2), generation: 0 };
-        let settings = WriterSettings {
+    const STREAM: StreamId = StreamId { owner: NodeId(1), holder: NodeId(2), generation: 0 };
+
+    fn settings(version: u16) -> WriterSettings {
+        WriterSettings {
             cluster: ClusterId([7; 16]),
-            stream,
+            stream: STREAM,
             lane: Lane::Messages,
-            reads: BlockVersions { oldest: 1, newest: 1 },
-            version: 1,
-            compressed_octets_min: usize::MAX,
+            reads: BlockVersions { oldest: 1, newest: version },
+            version,
+            compressed_octets_min: 2_000,
             writer: NodeId(1),
             incarnation: Incarnation(1),
             append_timeout: Duration::from_secs(3),
             tail_interval: Duration::from_secs(1),
             heartbeat: None,
             window: 1,
-        };
+        }
+    }
+
+    #[test]
+    fn a_tail_of_a_later_program_is_no_damage_and_is_asked_for_again() {
+        let settings = settings(1);
         let header = BlockHeader {
             version: 2,
             cluster: settings.cluster,
-            stream,
+            stream: STREAM,
             lane: settings.lane,
             writer: NodeId(1),
             incarnation: Incarnation(1),
@@ -611,5 +645,40 @@ mod tests {
         assert_eq!(events, [WriterEvent::Newer { version: 2 }]);
         let again = writer.poll(Duration::from_secs(1), &mut events);
         assert!(matches!(again, Some((_, LogOperation::Tail))), "{again:?}");
+    }
+
+    /// Stores what waits as the block with this sequence; returns its octets.
+    fn store(writer: &mut StreamWriter, sequence: u64) -> usize {
+        let mut events = Vec::new();
+        let (attempt, operation) = writer.poll(Duration::ZERO, &mut events).unwrap();
+        let LogOperation::Append { block, .. } = operation else { panic!("{operation:?}") };
+        let octets = block.len();
+        drop(block);
+        writer.answered(Duration::ZERO, attempt, LogReply::Appended { sequence }, &mut events);
+        octets
+    }
+
+    #[test]
+    fn blocks_hold_twice_as_much_while_they_shrink_and_only_then() {
+        let mut writer = StreamWriter::new(settings(2));
+        writer.fence(&StreamTail { sequence: 0, block: None }, Epoch(1), false);
+        store(&mut writer, 1);
+        let mut state = 1_u64;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        let alike: Vec<u8> = std::iter::repeat_with(&mut noise).take(50_000).collect();
+        let piece = |octets: &[u8]| Record::Piece(Piece { body: 1, number: 0, octets: Bytes::copy_from_slice(octets) });
+        (0..22).for_each(|_| writer.push(piece(&alike), 0));
+        assert!(store(&mut writer, 2) < 100_000 && writer.waiting_octets() > 800_000, "five of them");
+        assert!(store(&mut writer, 3) < 100_000 && writer.waiting_octets() < 400_000, "ten more");
+        store(&mut writer, 4);
+        for _ in 0..20 {
+            let unlike: Vec<u8> = std::iter::repeat_with(&mut noise).take(50_000).collect();
+            writer.push(piece(&unlike), 0);
+        }
+        let octets = store(&mut writer, 5);
+        assert!((200_000..=BLOCK_BYTES_MAX).contains(&octets), "{octets}");
     }
 }

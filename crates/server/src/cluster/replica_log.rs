@@ -13,7 +13,7 @@ use super::direct_engines::DirectEngines;
 use super::error::EngineAccessError;
 use async_nats::HeaderMap;
 use bytes::Bytes;
-use cluster::{Lane, LogOperation, LogReply, LogRequest, NodeId, StreamId};
+use cluster::{BLOCK_BYTES_SHRINKING_MAX, Lane, LogOperation, LogReply, LogRequest, NodeId, StreamId};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Octets of a block and of the headers that the engine stores with it, at most.
-const BLOCK_OCTETS_MAX: usize = (256 << 10) + 4_096;
+const BLOCK_OCTETS_MAX: usize = BLOCK_BYTES_SHRINKING_MAX + 4_096;
 /// Blocks of one scan.
 const SCAN_BLOCKS_MAX: usize = 1_024;
 /// Streams that are listed, all pages together: 64 nodes with a few generations each.
