@@ -105,6 +105,18 @@ pub struct PieceList {
     pub sequences: (u64, u64),
 }
 
+impl PieceList {
+    /// The number of a body that is the `count`th of this start of its owner.
+    pub(crate) const fn number(start: u32, count: u64) -> u64 {
+        (start as u64) << 32 | count
+    }
+
+    /// The start of the owner that wrote the body.
+    pub(crate) const fn start(&self) -> u32 {
+        (self.body >> 32) as u32
+    }
+}
+
 /// The end of one recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {

@@ -31,8 +31,6 @@ pub(super) struct BodyIndex {
     live_octets: u64,
     /// The sequence of the own fence; the sizes of blocks before it are not known.
     fence: u64,
-    /// The last sequence of all bodies that were entered.
-    last: u64,
     /// A compaction moves the bodies that begin up to here.
     compact_upto: u64,
 }
@@ -48,11 +46,6 @@ impl BodyIndex {
         self.fence
     }
 
-    /// The last sequence with a piece of a body that was entered, live or not; 0 for none.
-    pub(super) const fn last(&self) -> u64 {
-        self.last
-    }
-
     /// Notes a block with pieces.
     pub(super) fn block_stored(&mut self, sequence: u64, octets: usize) {
         let before = self.blocks.insert(sequence, octets).unwrap_or_default();
@@ -62,7 +55,6 @@ impl BodyIndex {
     /// Enters a body whose pieces are all stored; the record that refers to it may still be on its way.
     pub(super) fn insert(&mut self, id: QueueId, list: &PieceList) {
         let body = Body { first: list.sequences.0, number: list.body, octets: list.octets, is_stored: false };
-        self.last = self.last.max(list.sequences.1);
         self.places.insert((body.first, body.number), id);
         self.of.entry(id).or_default().push(body);
         self.live_octets += body.octets;

@@ -158,6 +158,9 @@ impl Owner {
                 // An adopter has it: only the stream itself says which mail, so it must be read.
                 slot.claim_at = now + self.settings.tail_interval * 5;
                 match goal {
+                    ClaimGoal::TakeBack if slot.awaits_reopen => {
+                        slot.want(now + self.settings.tail_interval * 5, ClaimGoal::Reopen);
+                    }
                     ClaimGoal::TakeBack => (slot.claim_goal, slot.stored_at) = (None, now),
                     ClaimGoal::Decide => return slot.claim_goal = None,
                     ClaimGoal::Replace | ClaimGoal::Reopen => {}

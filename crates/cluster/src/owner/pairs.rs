@@ -211,7 +211,7 @@ impl Owner {
             // An end that waits would end the new copy.
             let is_ended = || slot.done.iter().any(|one| one.id == id);
             let takes = slot.stream != copy.stream && self.takes_again(now, slot.stream);
-            takes && (!is_large || slot.bodies.is_flowing()) && !is_ended()
+            takes && (!is_large || slot.takes_pieces()) && !is_ended()
         })?;
         Some(Twin { stream: slot.stream, epoch: slot.messages.epoch(), is_first: true })
     }

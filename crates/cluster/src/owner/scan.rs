@@ -170,6 +170,9 @@ impl Owner {
         slot.index_message(sequence, id, octets);
         if let StoredBody::Pieces(list) = &accepted.body {
             slot.body_index.insert(id, list);
+            if list.start() < self.settings.start {
+                slot.earlier_bodies_upto = slot.earlier_bodies_upto.max(list.sequences.1);
+            }
             slot.body_index.record_stored(id, Some(list.body));
         }
         self.needs_copy.remove(&id);
@@ -295,7 +298,10 @@ impl Owner {
             self.begin_next_generation(now, stream);
             return;
         }
+        // The lane of bodies stays open.
+        let bodies_opened_at = slot.body_index.opened_at();
         slot.clear();
+        slot.body_index.opened(bodies_opened_at);
         slot.phase = Phase::Unread;
         slot.stored_at = now;
         let Some(tail) = slot.foreign_tail.take() else { return slot.messages.read_tail(now) };

@@ -31,13 +31,19 @@ impl Owner {
 
     /// Looks at blocks of an own stream, if no other node can have trimmed it.
     pub(super) fn scrubbed(&mut self, now: Duration, stream: StreamId, attempt: u64, reply: LogReply) {
-        let LogReply::Scanned { blocks, is_end } = reply else { return };
         let settings = &self.settings;
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         if !slot.is_owned(now, settings) || self.is_releasing || slot.scrub.attempt != attempt {
             return;
         }
         let lane = slot.scrub.lane;
+        let (blocks, is_end) = match reply {
+            LogReply::Scanned { blocks, is_end } => (blocks, is_end),
+            LogReply::NoStream => {
+                return self.damaged(now, stream, lane, format!("the engine has no {} any more", stream.name(lane)));
+            }
+            _ => return,
+        };
         let Some(first) = slot.first_kept(lane) else { return };
         let mut next = slot.scrub.next.max(first);
         let mut chain = Chain::default();

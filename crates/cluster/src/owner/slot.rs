@@ -6,7 +6,7 @@ use super::record_index::RecordIndex;
 use crate::block::Block;
 use crate::claim::Claim;
 use crate::identity::{Epoch, Incarnation, Lane, NodeId, StreamId};
-use crate::record::{Accepted, Completion, Record, StoredBody};
+use crate::record::{Accepted, Completion, PieceList, Record, StoredBody};
 use crate::settings::Settings;
 use crate::status::{StreamState, StreamStatus};
 use crate::stream_writer::{StreamTail, StreamWriter, WriterSettings};
@@ -232,6 +232,8 @@ pub(super) struct Slot {
     pub(super) is_damaged: bool,
     /// Since when the claim names an adopter whose fence was not seen, while this node wants to replace the stream.
     pub(super) superseded_at: Option<Duration>,
+    /// The last piece of a body that a record of an earlier start refers to.
+    pub(super) earlier_bodies_upto: u64,
     /// The stream was read, and the claim does not say yet that it is the owner's again.
     pub(super) awaits_reopen: bool,
     /// A compaction moves the messages up to here.
@@ -271,9 +273,8 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) fn new(sequence: u64, epoch: Epoch, accepted: Accepted) -> Self {
-        let record = Record::Accept(accepted);
-        let octets = record.octets();
-        let Record::Accept(mut accepted) = record else { unreachable!("it was made above") };
+        let octets = Record::Accept(accepted.clone()).octets();
+        let mut accepted = accepted;
         accepted.envelope = Bytes::new();
         if let StoredBody::Whole(body) = &mut accepted.body {
             *body = Bytes::new();
@@ -342,6 +343,7 @@ impl Slot {
             is_forced: false,
             is_damaged: false,
             superseded_at: None,
+            earlier_bodies_upto: 0,
             awaits_reopen: false,
             compact_upto: 0,
             compacting: BTreeSet::new(),
@@ -515,7 +517,7 @@ impl Slot {
     /// Begins a body under a number that no other body of the stream has.
     pub(super) fn new_upload(&mut self, settings: &Settings) -> Upload {
         self.bodies_begun += 1;
-        let body = u64::from(settings.start) << 32 | self.bodies_begun;
+        let body = PieceList::number(settings.start, self.bodies_begun);
         Upload { body, pieces: 0, stored: 0, octets: 0, crc: 0, sequences: None, accepted: None }
     }
 
@@ -578,6 +580,7 @@ impl Slot {
     pub(super) fn clear(&mut self) {
         self.index.clear();
         self.body_index = BodyIndex::default();
+        self.earlier_bodies_upto = 0;
         self.uploads.clear();
         self.compacting.clear();
         self.found.clear();

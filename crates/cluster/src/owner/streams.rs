@@ -239,7 +239,7 @@ impl Owner {
             slot.index.clear();
             slot.index.block_stored(sequence, 0);
             slot.phase = Phase::Open;
-            slot.claim_goal = None;
+            (slot.claim_goal, slot.awaits_reopen) = (None, false);
         } else {
             slot.found.clear();
             slot.phase = Phase::Scanning { next: 1, fence: sequence };
@@ -332,7 +332,7 @@ impl Owner {
     /// Looks whether the lane of bodies begins behind all pieces that records of earlier starts refer to.
     pub(super) fn look_at_earlier_bodies(&mut self, now: Duration, stream: StreamId) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        let (opened_at, last) = (slot.body_index.opened_at(), slot.body_index.last());
+        let (opened_at, last) = (slot.body_index.opened_at(), slot.earlier_bodies_upto);
         if opened_at > 0 && last >= opened_at {
             let why = format!("the bodies of {stream} end before sequence {opened_at}, records refer to {last}");
             self.damaged(now, stream, Lane::Bodies, why);
@@ -349,10 +349,7 @@ impl Owner {
             return;
         }
         slot.is_damaged = true;
-        let is_read = match slot.phase {
-            Phase::Unread | Phase::Scanning { .. } | Phase::Foreign(_) | Phase::Forgetting => false,
-            Phase::Open | Phase::Abandoned | Phase::Released | Phase::HandedOver => true,
-        };
+        let is_read = matches!(slot.phase, Phase::Open | Phase::Abandoned);
         self.report(Report::CopiesLost { stream, why });
         self.leave_stalled(now, stream, false);
         if let Some(slot) = self.slots.get_mut(&stream)

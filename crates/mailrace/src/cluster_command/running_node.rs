@@ -96,8 +96,7 @@ fn lines(cluster: &ClusterAnswer) -> Vec<String> {
     ));
     if cluster.block_version < cluster.block_version_newest {
         lines.push(format!(
-            "writes copies in format {}, and in format {} once all nodes have run with a program that reads it, 30 s after a \
-             start",
+            "writes copies in format {}; format {} follows when all nodes read it, at the earliest 30 s after the start",
             cluster.block_version, cluster.block_version_newest
         ));
     }

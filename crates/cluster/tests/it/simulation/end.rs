@@ -143,6 +143,7 @@ impl World {
     fn adoptable(&mut self, node: usize) -> (BTreeSet<QueueId>, BTreeSet<QueueId>) {
         let owner = NodeId(node as u16 + 1);
         let (mut adoptable, mut moved) = (BTreeSet::new(), BTreeSet::new());
+        let mut records: BTreeMap<QueueId, usize> = BTreeMap::new();
         let streams = self.status(node).map(|status| status.streams).unwrap_or_default();
         let is_away = |stream: &StreamId| {
             streams.iter().any(|one| one.stream == *stream && one.state == cluster::StreamState::Stalled)
@@ -171,6 +172,7 @@ impl World {
                 }
             }
             for (id, (_, is_moved)) in live {
+                *records.entry(id).or_default() += 1;
                 if !is_moved {
                     adoptable.insert(id);
                 } else if is_away(stream) {
@@ -178,6 +180,7 @@ impl World {
                 }
             }
         }
+        moved.retain(|id| records[id] == 1);
         (adoptable, moved)
     }
 }

@@ -70,6 +70,27 @@ fn bodies_that_are_lost_while_their_owner_is_down_are_missed() {
     }
 }
 
+/// The same, with an adoption in between that hands the rest back.
+#[test]
+fn bodies_that_are_lost_before_mail_is_handed_back_are_missed() {
+    let mut replaced = 0;
+    for seed in 1..=40 {
+        let mut plan = Plan { messages: 200, ..calm() };
+        plan.faults =
+            vec![fault(40, 22 + seed % 6, 0, FaultKind::Crash), fault(45, 40, engine(), FaultKind::SlowEngine)];
+        let mut world = World::new(seed, plan);
+        world.play_until(39).unwrap();
+        let stream = at_holder(&world).stream;
+        world.play_until(42).unwrap();
+        world.engines[engine()].lanes.remove(&(stream, Lane::Bodies));
+        world.play_until(120).unwrap();
+        let is_handed_back = world.history.handed_back > 0;
+        replaced += usize::from(is_handed_back && at_holder(&world).stream.generation > 0);
+        world.run().unwrap();
+    }
+    assert!(replaced > 2, "{replaced} streams with mail that was handed back were replaced");
+}
+
 /// The lane is lost after the owner took its mail back. The owner cannot reach the store of claims, stands still, and
 /// its stream is adopted before it could be replaced.
 #[test]

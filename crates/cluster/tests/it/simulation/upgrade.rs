@@ -1,8 +1,9 @@
 //! A rolling upgrade to a program with one more block version.
 
 use super::faults::{Fault, FaultKind, fault};
+use super::new_disk::adopters_with_new_disks;
 use super::world::{Plan, World};
-use super::{calm, campaign, plan};
+use super::{calm, campaign, damage, plan};
 use cluster::Lane;
 
 #[test]
@@ -39,6 +40,8 @@ fn copies_are_compressed_where_all_members_read_that() {
 #[test]
 fn faults_lose_nothing_where_copies_are_compressed() {
     campaign(&[], 60, |seed| Plan { newest: (2, 2), ..plan(seed) });
+    campaign(&[], 30, |seed| Plan { newest: (2, 2), ..damage(seed) });
+    campaign(&[], 30, |seed| Plan { newest: (2, 2), ..adopters_with_new_disks(seed) });
 }
 
 /// A node that starts again with an earlier program cannot read its streams. Its mail stays in them.
