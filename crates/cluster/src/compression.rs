@@ -13,11 +13,11 @@ use bytes::Bytes;
 
 /// Blocks that are not tried behind one that did not shrink to half.
 const UNTRIED: u32 = 7;
-/// Octets before the compressed ones: the octets of the records and their CRC-32C.
+/// Octets before the compressed ones: length and CRC-32C of the plain records.
 const PREFIX: usize = 8;
 
 /// Compresses the blocks of one lane.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Compressor {
     /// Octets of records below which a block is not tried.
     octets_min: usize,
